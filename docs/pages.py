@@ -1,11 +1,12 @@
-"""Pages that are made when the site is built (mkdocs calls on_files).
+"""Pages that are made when the site is built (mkdocs calls the functions on_...).
 
-They are the commands with their options, the fields of files and outputs, the notebooks, and the documents that lie
-beside docs/.
+They are the landing page, the commands with their options, the fields of files and outputs, the notebooks, and the
+documents of the root. Every page is also written as Markdown next to its HTML, and llms.txt lists these.
 """
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ import msgspec
 import typer
 from mkdocs.structure.files import File, Files
 
+sys.path.insert(0, str(Path(__file__).parent))  # mkdocs imports this file by its path
+from schematics import drawn
+
 ROOT = Path(__file__).parent.parent
 BESIDE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+_markdown: dict[str, tuple[str, str, str]] = {}  # of each page by its path: section, title and text
 
 
 def on_config(config: Any) -> Any:
@@ -27,7 +32,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    made = {"index.md": _moved((ROOT / "README.md").read_text())}
+    made = {"index.md": landing_page()}
     made |= {name: _moved((ROOT / name).read_text()) for name in BESIDE}
     made |= {f"commands/{name}.md": page for name, page in command_pages().items()}
     made |= {"fields.md": fields_page()}
@@ -38,9 +43,50 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links out of docs/ to the documents beside it: on the site they are one folder nearer."""
-    return re.sub(rf"\]\(\.\./((?:\.\./)*(?:{'|'.join(map(re.escape, BESIDE))}))", r"](\1", markdown)
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Keeps the text for on_post_build; draws schematics, puts the first commands into tabs."""
+    from maskwise.probes import PROBES
+
+    # Documents of the root are one folder nearer on the site.
+    markdown = re.sub(rf"\]\(\.\./((?:\.\./)*(?:{'|'.join(map(re.escape, BESIDE))}))", r"](\1", markdown)
+    section = page.ancestors[-1].title if page.ancestors else "Begin"
+    _markdown[page.file.src_uri] = section, page.title or page.file.name, markdown
+    if page.file.src_uri == "how-to/first-command.md":
+        intro, rest = markdown.split("\n## ", 1)
+        markdown = f"{intro}\n\n{tabs('## ' + rest)}"
+    return drawn(markdown, {probe.name: probe.about for probe in PROBES})
+
+
+def on_post_build(config: Any) -> None:
+    """llms.txt and the pages as Markdown, for coding assistants."""
+    sections: dict[str, list[str]] = {"Begin": [], **{name: [] for part in config["nav"] for name in part}}
+    for path, (section, title, text) in _markdown.items():
+        place = Path(config["site_dir"], path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        sections[section].append(f"- [{title}]({path})")
+    parts = [f"# {config['site_name']}", f"> {config['site_description']}"]
+    parts += ["\n\n".join([f"## {name}", "\n".join(rows)]) for name, rows in sections.items() if rows]
+    Path(config["site_dir"], "llms.txt").write_text("\n\n".join(parts) + "\n")
+
+
+def landing_page() -> str:
+    """The README, with the first command of each model family in tabs before its table of tasks."""
+    text = _moved((ROOT / "README.md").read_text())
+    commands = (ROOT / "docs" / "how-to" / "first-command.md").read_text().split("\n## ", 1)[1]
+    commands = commands.replace("](my-model.md", "](how-to/my-model.md")
+    before, table, after = text.partition("| I want to ... |")
+    return f"{before}## The first command for your model\n\n{tabs('## ' + commands)}\n\n{table}{after}"
+
+
+def tabs(text: str) -> str:
+    """Each section of the second level as a tab."""
+    parts = []
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        title, _, body = section.partition("\n")
+        body = "\n".join(f"    {line}" if line else "" for line in body.strip().splitlines())
+        parts.append(f'=== "{title}"\n\n{body}')
+    return "\n\n".join(parts)
 
 
 def _moved(text: str) -> str:

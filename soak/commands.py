@@ -136,6 +136,7 @@ def run_forked(
         _become(words, home, fault, front, tell, main)
     os.close(front)
     os.close(tell)
+    os.read(told, 1)  # the command begins now: a signal before would be answered by the harness
     if seconds is not None:
         time.sleep(seconds)
         os.kill(child, stop)  # it is ours until it is waited for, ended or not
@@ -157,7 +158,10 @@ def _become(words: Sequence[str], home: Path, fault: Fault, front: int, tell: in
         os.dup2(front, 2)
         signal.alarm(SECONDS_A_RUN)  # ends it where nothing else does
         sys.argv = ["maskwise", *words]
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         fault.install()
+        os.write(tell, b"\n")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
         status = 0
     except SystemExit as stop:

@@ -24,7 +24,8 @@ from typing import Any
 
 SOURCE = Path(__file__).parents[1] / "src"
 GROWTH = 1.1
-CONTROLS = ("low-confidence", "", 0, 0, "full", 8, "none"), ("threshold", "tau=0.2", 0, 8, "growing", 8, "prefix")
+# The canvases and caches asked for; a strategy's parameters have the defaults of their sliders.
+CONTROLS = ("low-confidence", (0, 0, "full", 8, "none")), ("threshold", (0, 8, "growing", 8, "prefix"))
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,12 @@ def memory_gb(pid: int) -> float:
 def ask(client: Any, number: int, turn: int) -> None:
     """One request; what comes back must be what was asked for, not the line of a problem."""
     if number % 4 == 3:
+        from maskwise.decoding.strategies import STRATEGIES
+
+        defaults = [parameter.default for strategy in STRATEGIES for parameter in strategy.parameters]
+        controls = [value for rule, others in CONTROLS for value in (rule, *defaults, *others)]
         prompt = f"Once upon a time {number}"
-        *_, right = client.predict("tiny-llada", prompt, 8, *CONTROLS[0], *CONTROLS[1], api_name="/decode")[:3]
+        *_, right = client.predict("tiny-llada", prompt, 8, *controls, api_name="/decode")[:3]
         expected, found = "8 of 8 tokens", right if isinstance(right, str) else str(right)
     else:
         masks = 1 + (37 * number + 11 * turn) % 200

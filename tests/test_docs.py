@@ -1,11 +1,13 @@
 """The site builds without a warning and asks nothing of other servers; the notebooks run."""
 
 import ast
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 
 import pytest
 import typer
@@ -37,10 +39,27 @@ def test_the_site_builds_strictly_with_every_command_field_and_public_name(tmp_p
     page = (tmp_path / "library.html").read_text()
     assert all(re.search(rf'id="maskwise\.[\w.]+\.{name}"', page) for name in maskwise.__all__ if name != "__version__")
     assert "<blockquote>" not in page  # what a doctest becomes where docs/doctests.py does not see it
+    page = (tmp_path / "index.html").read_text()
+    assert "filling.svg" in page and page.count('class="tabbed-block"') == 4
+    listed = re.findall(r"\]\((.+?)\)", (tmp_path / "llms.txt").read_text())
+    assert set(listed) == {str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*.md")} > {"index.md", "fields.md"}
     loaded = re.compile(
         r"<(?:script|img|iframe)[^>]* src=\"?(https?:)?//|<link rel=\"?(?:stylesheet|preconnect)[^>]*https?:"
     )
     assert [str(page) for page in tmp_path.rglob("*.html") if loaded.search(page.read_text())] == []
+
+
+def test_every_probe_has_one_schematic_of_known_cells(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    schematics = importlib.import_module("schematics")
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "concepts").glob("*.md"))
+    found = schematics.BLOCK.findall(pages)
+    assert sorted(name for name, _ in found) == sorted(probe.name for probe in PROBES)
+    for name, block in found:
+        rows = schematics.conditions(block)
+        assert all(schematics.meaning(cell) for _, cells in rows for cell in cells), name
+        root = ET.fromstring(schematics.draw(rows))
+        assert len(root.findall("rect")) == sum(len(cells) for _, cells in rows)
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         if name not in _MODULES:
             from maskwise.support.nearest import nearest
 
-            meant = nearest(name, __all__)
+            meant = "open" if name in ("load", "load_model", "from_pretrained") else nearest(name, __all__)
             hint = "" if meant is None else f": did you mean {meant}?"
             raise AttributeError(f"module 'maskwise' has no attribute {name!r}{hint}")
         from importlib import import_module

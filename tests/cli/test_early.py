@@ -15,6 +15,16 @@ from maskwise.support.nearest import did_you_mean, nearest
 from maskwise.training.checked_settings import settings_from
 
 WRONG = {
+    "diagnose --probes 'mask-count filler'": "separate probes by commas",
+    "diagnose --data gsm8k pairs.jsonl": "--data gsm8k: write NAME=PATH",
+    "diagnose notes": "notes has no config.json: give the folder of a checkpoint",
+    "generate 'Once upon a time' tiny-llada": "reads like a prompt: name the model first",
+    "generate hi tiny-llada": "'tiny-llada' is a model, and 'hi' is none",
+    "generate tiny-llada Once upon a time": "put a text of several words in quotes",
+    "generate tiny-llada hi --out traces.csv": "traces.csv would hold JSON lines: name a .jsonl file",
+    "score tiny-llada --data data.xlsx": "data.xlsx is not UTF-8 text but an Excel workbook or a zip archive: save",
+    "score tiny-llada --data notes": "cannot read notes: Is a directory; give a file, not a folder",
+    "advise tiny-llada --exact -n 8 --blocks 3": "--blocks 3 do not divide 8 tokens: give sizes that do",
     "generate tiny-llada hi --rule bets": "unknown unmasking strategy 'bets'",
     "generate tiny-llada hi --rule thresold": "did you mean threshold?",
     "generate tiny-llada hi --parameter thresold=1": "has no parameter 'thresold'",
@@ -73,6 +83,10 @@ WRONG = {
     "advise tiny-llada --templates missing.yaml": "cannot read missing.yaml",
     "reproduce tiny-lada": "did you mean tiny-llada?",
     "reproduce llada-8b-base-gsm8k": "give --data PATH",
+    "advise": "name a model, or the address of a server with --endpoint",
+    "advise tiny-llada --max-tokens 8": "--max-tokens goes with --endpoint",
+    "advise tiny-llada --concurrency 2": "--concurrency goes with --endpoint",
+    "advise --endpoint http://host --device cpu": "--device is for a model opened here",
     "advise tiny-lada": "did you mean tiny-llada?",
     "advise tiny-llada --rules low-confidence,bets": "unknown unmasking strategy 'bets'",
     "advise tiny-llada --rules threshold:tua=1": "has no parameter 'tua'",
@@ -82,7 +96,7 @@ WRONG = {
     "advise tiny-llada --cost second": "did you mean seconds?",
     "advise tiny-llada --budget 0.001": "a budget of 0.001 minutes is too small for one round",
     "advise tiny-llada --budget 0": "too small for one round",
-    "advise tiny-llada --pattern ([ABC]": "does not compile",
+    "advise tiny-llada --pattern '([ABC]'": "does not compile",
     "advise tiny-llada --pattern zebra": "never matches its own answers",
     "advise tiny-llada --exact --pattern x": "exclude each other",
     "advise tiny-llada --function nosuch:is_right": "cannot be imported",
@@ -98,7 +112,7 @@ WRONG = {
     "verify nosuch": "no model 'nosuch'",
 }
 CODE = """
-import json, sys, time
+import json, shlex, sys, time
 class NoTorch:
     def find_spec(self, name, *_):
         assert name not in ("torch", "transformers", "peft"), f"{name} is imported"
@@ -108,7 +122,7 @@ from maskwise.cli import app
 found = {}
 for line in json.load(sys.stdin):
     start = time.process_time()
-    done = CliRunner().invoke(app, line.split(), prog_name="maskwise")
+    done = CliRunner().invoke(app, shlex.split(line), prog_name="maskwise")
     found[line] = [done.exit_code, done.stderr, repr(done.exception), time.process_time() - start]
 print(json.dumps(found))
 """
@@ -120,6 +134,8 @@ def answers(tmp_path_factory) -> dict[str, list]:
     folder = tmp_path_factory.mktemp("early")
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text("{}")
+    (folder / "notes").mkdir()
+    (folder / "data.xlsx").write_bytes(b"PK\x03\x04\xff\xfe")
     done = subprocess.run(
         [sys.executable, "-c", CODE], input=json.dumps(list(WRONG)), capture_output=True, text=True, cwd=folder
     )

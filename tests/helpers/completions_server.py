@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -81,8 +81,23 @@ def listed(name: str, **stated: Any) -> dict[str, Any]:
     return {"object": "list", "data": [{"id": name, "object": "model", **stated}]}
 
 
+FIELDS = ("model", "prompt", "suffix", "max_tokens", "temperature", "seed", "steps")
+
+
+def described(fields: Sequence[str]) -> dict[str, Any]:
+    """An OpenAPI description, as FastAPI writes it, of a server whose completions have these fields."""
+    schema = {"$ref": "#/components/schemas/CompletionRequest"}
+    post = {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+    properties = {name: {} for name in fields}
+    return {
+        "paths": {"/v1/chat/completions": {"post": {}}, "/v1/completions": {"post": post}},
+        "components": {"schemas": {"CompletionRequest": {"properties": properties}}},
+    }
+
+
 def diffusion(model: Model, tokens_per_step: int | None = None, **stated: Any) -> Reply:
-    """Fills `max_tokens` masks between `prompt` and `suffix`, so many in each step (None: all in one)."""
+    """Fills `max_tokens` masks between `prompt` and `suffix`, so many in each step (None: all in one), or in as
+    many steps as the request says."""
     lock = threading.Lock()
 
     def reply(path: str, body: dict[str, Any]) -> tuple[int, Any]:
@@ -92,12 +107,14 @@ def diffusion(model: Model, tokens_per_step: int | None = None, **stated: Any) -
             return 200, {"tokens": model.tokenizer(body["prompt"], add_special_tokens=False)["input_ids"]}
         if path == "/detokenize":
             return 200, {"prompt": model.tokenizer.decode(body["tokens"])}
+        if path == "/openapi.json":
+            return 200, described(FIELDS)
         if not path.endswith("/completions"):
             return 404, {"error": {"message": "no such page"}}
         before = model.tokenizer(body["prompt"])["input_ids"]
         after = model.tokenizer(body.get("suffix", ""), add_special_tokens=False)["input_ids"]
         masks = [model.mask_id] * body["max_tokens"]
-        steps = max(1, len(masks) // (tokens_per_step or len(masks)))
+        steps = body.get("steps") or max(1, len(masks) // (tokens_per_step or len(masks)))
         with lock:  # one model, many threads
             canvas, chance = [*before, *masks, *after], torch.Generator().manual_seed(body["seed"])
             hot = {"temperature": body["temperature"], "generator": chance} if body["temperature"] else {}

@@ -1,5 +1,9 @@
 """confidence, self-correction and trajectory on a Markov source, where the right probabilities are known."""
 
+import re
+from types import SimpleNamespace
+
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -10,13 +14,24 @@ from maskwise.decoding.history.voting import elected
 from maskwise.probes.answers.commits import LEVELS, watch_commits
 from maskwise.probes.answers.looks import ChangeCounter
 from maskwise.probes.answers.repair import corrupt, look, self_correct
-from maskwise.probes.known_tokens import KnownSequence, known_prompt, wrong_tokens
+from maskwise.probes.known_tokens import (
+    GUESSING,
+    SKILL,
+    KnownSequence,
+    by_source,
+    known_prompt,
+    pooled,
+    sources_in_words,
+    wrong_tokens,
+)
 from maskwise.probes.library.confidence import COMMITS, MASKED, judged
 from maskwise.probes.library.self_correction import measures as repair_measures
-from maskwise.probes.library.self_correction import pays
-from maskwise.probes.library.trajectory import looked
+from maskwise.probes.library.self_correction import pays, repaired, seen
+from maskwise.probes.library.trajectory import looked, vote_advice
+from maskwise.probes.library.trajectory import measures as looked_measures
 from maskwise.probes.section import Entry
 from maskwise.records.record import Record
+from maskwise.scoring.power import smallest_detectable
 from maskwise.support.randomness import python_random
 from maskwise.tasks.markov_source import small_chain
 
@@ -103,7 +118,7 @@ def test_a_perfect_model_sees_errors_with_the_position_masked_and_damages_as_the
     (entry,) = repair_measures(entry, records_of(answers, {"wrong": kind}))
     assert entry.measures["auroc_masked"] > 0.9
     assert entry.measures["edited_repair"] == entry.measures["edited_damage"] == 0
-    assert pays(entry.measures, "edited", "--edit 0.9").startswith("--edit 0.9: leave it out; it changes nothing here")
+    assert pays(entry.measures, "edited", "--edit 0.9").startswith("leave --edit 0.9 out (it changed no token here")
 
 
 def test_one_token_masked_again_is_filled_as_decoding_fills_it():
@@ -130,9 +145,9 @@ def test_remasking_pays_by_the_share_of_wrong_tokens():
         share = damage / (repair + damage)
         return ends | {f"refilled_break_even{end}": share for end in ("", "_low", "_high")}
 
-    assert pays(found(0.9, 0.01), "refilled", "remdm").startswith("remdm: try it")
+    assert pays(found(0.9, 0.01), "refilled", "remdm").startswith("try remdm (it gains where more than 1\u00a0%")
     no = pays(found(0.3, 0.3), "refilled", "remdm")
-    assert no.startswith("remdm: leave it out") and "more than 50" in no
+    assert no.startswith("leave remdm out") and "more than 50" in no
 
 
 @pytest.mark.parametrize(("rule", "changes"), [("low-confidence", False), ("random", False), ("remdm", True)])
@@ -170,6 +185,28 @@ def test_the_chance_is_that_of_random_order():
 def test_later_looks_weigh_more_and_looks_without_an_answer_do_not_vote():
     assert elected(["a", "a", "a", "a", "a", "a", "a", "b"]) == 6  # seven looks outweigh the last
     assert elected(["a", "b", "b"]) == 2 and elected([None, "a", None]) == 1 and elected([None]) is None
+
+
+def voted(*pairs):
+    """Questions as (right at the end, right by the vote)."""
+    looks = [{"answers": [0] * 8, "right": 1 - last, "voted": vote, "changed": 0} for last, vote in pairs]
+    records = [
+        Record(model="", probe="", task="embedded", point=point, condition={}, masks=8, predicted="", answer="",
+               correct=not evidence["right"], evidence=evidence)
+        for point, evidence in enumerate(looks)
+    ]  # fmt: skip
+    entry = Entry(condition={"rule": "random", "tokens_per_step": 1}, masks=8, n=len(pairs), accuracy=0.5, low=0.0,
+                  high=1.0)  # fmt: skip
+    entries = looked_measures(entry, records)
+    return vote_advice(SimpleNamespace(entries=lambda probe: entries))
+
+
+def test_voting_is_advised_or_not_by_its_interval_and_else_called_inconclusive_with_a_number_of_questions():
+    assert voted(*[(0, 1)] * 15, *[(1, 1)] * 5).startswith("what to do: vote over the steps")
+    assert voted(*[(1, 1)] * 400).startswith("what to do: do not vote over the steps")
+    few = voted(*[(1, 1)] * 18, (0, 1), (1, 0))
+    needed = int(re.search(r"--points (\d+)", few)[1])
+    assert "inconclusive" in few and smallest_detectable(needed, 0.1) <= 0.05 < smallest_detectable(needed - 2, 0.1)
 
 
 def test_the_three_probes_are_run_by_full_and_by_name():
@@ -217,14 +254,52 @@ def test_known_sequences_hold_their_right_tokens(tmp_path):
     assert all(CHAIN.possible(states[-70:]))
 
 
-def test_sources_are_listed_apart_where_several_are_pooled():
-    from types import SimpleNamespace
+def test_the_two_sections_of_self_correction_give_one_advice():
+    answers = self_correct(oracle(posterior, MASK + 1, MASK), lines(4), "model", 2, 0)
+    entry = Entry(condition={"wrong": "model"}, masks=1, n=4, accuracy=0.0, low=0.0, high=1.0)
+    entries = repair_measures(entry, records_of(answers, {"wrong": "model"}))
+    shown = SimpleNamespace(summary=SimpleNamespace(extras={}), entries=lambda probe: entries)
+    advice = [[line for line in says(shown) if line.startswith("what to do")] for says in (seen, repaired)]
+    assert advice[0] == advice[1] and len(advice[0]) == 1
+    assert "--rule remdm" in advice[0][0] and "--edit 0.9" in advice[0][0]
 
-    from maskwise.probes.library.confidence import _sources_apart
 
-    found = {"embedded": {"right": 0.97, "sure": 0.97}, "copy": {"right": 0.0, "sure": 0.3}}
-    shown = SimpleNamespace(summary=SimpleNamespace(extras={"confidence_by_source": found}))
-    (line,) = _sources_apart(shown)
-    assert "embedded 97\u00a0% at 97\u00a0%; copy 0\u00a0% at 30\u00a0%" in line
-    shown.summary.extras["confidence_by_source"].pop("copy")
-    assert _sources_apart(shown) == []
+def skill_records(right, condition="rule"):
+    """`right`: of each source, how many of 12 sequences of the check the model answers."""
+    return [
+        Record(model="", probe="confidence", task=source, point=point, condition={condition: kind}, masks=1,
+               predicted="", answer="", correct=point < count, evidence={} if kind == SKILL else {"sure": [0.5]})
+        for source, count in right.items() for point in range(12) for kind in ("random", SKILL)
+    ]  # fmt: skip
+
+
+def test_sources_that_the_model_cannot_do_on_other_sequences_are_left_out_and_named():
+    records = skill_records({"embedded": 11, "copy": 3, "recall": 12})
+    assert {one.task for one in pooled(records)} == {"embedded", "recall"}
+    assert all(one.condition["rule"] == "random" for one in pooled(records))
+    # What is scored decides nothing: the same check with all scored answers wrong gives the same pool.
+    spoiled = [msgspec.structs.replace(one, correct=one.correct and not one.evidence) for one in records]
+    assert {one.task for one in pooled(spoiled)} == {"embedded", "recall"}
+    line, each = sources_in_words(by_source(records, {"rule": "random"}, lambda group: {}), "x", lambda one: "y")
+    assert line.startswith("figures are over embedded, recall; left out")
+    assert line.endswith("copy (3 of 12 right; guessing 25\u00a0%)")
+    assert each == "x, source by source: embedded y; copy y; recall y"
+
+
+def test_a_model_that_can_do_no_source_is_scored_on_all_and_the_page_says_so():
+    records = skill_records({"embedded": 4, "markov": 2})
+    assert {one.task for one in pooled(records)} == {"embedded", "markov"}
+    line, _ = sources_in_words(by_source(records, {"rule": "random"}, lambda group: {}), "x", lambda one: "y")
+    assert line.startswith("the model is not shown to do better than guessing on any source")
+    assert "--data prompts=FILE" in line
+
+
+def test_guessing_on_the_markov_source_is_its_commonest_word():
+    assert GUESSING["markov"] == pytest.approx(float(CHAIN.stationary.max()), abs=1e-4)
+
+
+def test_runs_without_the_check_pool_all_sources():
+    records = [one for one in skill_records({"embedded": 11, "copy": 3}) if one.evidence]
+    assert pooled(records) == records
+    found = by_source(records, {"rule": "random"}, lambda group: {})
+    assert sources_in_words(found, "x", lambda one: "y") == ["x, source by source: embedded y; copy y"]

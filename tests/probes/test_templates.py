@@ -1,14 +1,13 @@
 """templates: an answerer whose effect depends on the wording in a known way is found out, and a steady one is not."""
 
+import functools
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
-import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from helpers.known import SMALL, reader_model, truth, with_parameters
+from helpers.known import SMALL, TASK_NAMES, reader_model, truth, with_parameters
 from maskwise.cli import app
 from maskwise.probes.library.templates import PROBE, in_words, survives
 from maskwise.records.folder import read_run
@@ -17,8 +16,11 @@ from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import chosen_settings, with_templates
 from maskwise.scoring.template_effects import templates_summary
 from maskwise.support.errors import UserError
-from maskwise.tasks.episodes import LETTERS
+from maskwise.support.randomness import seed_of
+from maskwise.tasks.episodes import LETTERS, draw
 from maskwise.tasks.rewordings import BUILT_IN, SAME
+from maskwise.tasks.rules import TASKS
+from maskwise.tasks.words import load_words
 
 SETTINGS = with_parameters(
     replace(SMALL, probes=("templates",), points=3),
@@ -30,11 +32,18 @@ WORD = re.compile(r"[a-z]+(?:[ -][a-z]+)*", re.IGNORECASE)
 LABELS = {"Options", "Choices", "Items", "Answer", "Reply", "Solution", *LETTERS}
 
 
+@functools.cache
+def letters() -> dict[str, str]:
+    """Of the questions that are scored, and of those that decide which templates the model can answer."""
+    others = [draw(task, load_words(), 0, 0, 400, seed_of("skill", 0)) for task in TASKS if task.name in TASK_NAMES]
+    return truth() | {one.asked.removeprefix("Options: "): one.letter for drawn in others for one in drawn.tests}
+
+
 def right_letter(text: str) -> str | None:
     """The letter of the last question by its words, whatever the template; None for a question of contrast."""
     last = text.split("\n\n")[-1]
     words = [word for word in WORD.findall(last.split(MASK)[0]) if word not in LABELS]
-    return truth().get(", ".join(f"({letter}) {word}" for letter, word in zip(LETTERS, words, strict=False)))
+    return letters().get(", ".join(f"({letter}) {word}" for letter, word in zip(LETTERS, words, strict=False)))
 
 
 def answerer(distracted_by):
@@ -71,23 +80,43 @@ def test_an_effect_under_one_wording_alone_does_not_survive_and_is_named(tmp_pat
     assert {one.template for one in found.effects if one.effect == "masks" and one.value == 1} == {"choices"}
     readings = read_all([folder])
     lines = in_words(readings[0])
-    assert "which includes 0: rewording alone may remove it" in lines[0]
+    assert lines[0] == "the model can answer all 9 templates"
+    assert "which includes 0: rewording alone may remove it" in lines[1]
     assert any(line.startswith("another task, 'word'") for line in lines)
     assert lines[-1].startswith("what to do: ") and "--templates FILE" in lines[-1]
     assert {point.series for point in PROBE.sections[0].points(readings[0])} == {
-        "a new template", "each template", "another task",
+        "a new template", "templates it can answer", "another task",
     }  # fmt: skip
 
 
-def test_most_templates_beyond_the_model_are_the_first_thing_said(tmp_path):
-    found = found_in(answerer(("Choices",)), tmp_path)
-    unable = [msgspec.structs.replace(one, value=0.0) if one.effect == "accuracy" else one for one in found.effects]
-    shown = SimpleNamespace(
-        summary=SimpleNamespace(extras={"templates": msgspec.structs.replace(found, effects=unable)})
-    )
-    lines = in_words(shown)
-    assert lines[0].startswith("the accuracy is no better than guessing under 9 of 9 templates")
-    assert "diagnose under wordings that the model can answer" in lines[-1]
+def reader_of(*wordings):
+    """Right under these wordings; elsewhere always A, whatever is asked."""
+
+    def reply(text: str) -> str:
+        letter = right_letter(text)
+        return letter if letter is not None and any(word in text for word in wordings) else "A"
+
+    return reader_model(reply)
+
+
+@pytest.mark.parametrize(("wordings", "able"), [(("Choices",), 1), (("Choices", "Items"), 2), ((), 0)])
+def test_the_section_leads_with_the_templates_that_the_model_can_answer(tmp_path, wordings, able):
+    (reading,) = read_all([diagnose(reader_of(*wordings), SETTINGS, tmp_path)])
+    found = reading.summary.extras["templates"]
+    assert found.answerable == ["choices", "items"][:able]
+    assert bool(found.able) == (able > 1)
+    assert not any(entry.condition["questions"] == "skill" for entry in reading.entries("templates"))
+    first, *lines = in_words(reading)
+    if able == 0:
+        assert first.startswith("the model is not shown to answer any of 9 templates")
+        assert lines[-1].endswith("--templates FILE")
+    elif able == 1:
+        assert first.startswith("the model can answer 1 of 9 templates ('choices', 100\u00a0% right)")
+        assert lines[0].startswith("under 'choices', in points: accuracy with 2 masks 100.0")
+        assert lines[-1].startswith("what to do: word your prompts as 'choices' does")
+    else:
+        assert first.startswith("the model can answer 2 of 9 templates; under the others, dots, label last")
+        assert found.able["accuracy"].mean == 1.0 and found.able["accuracy"].templates == 2
 
 
 def test_templates_that_change_the_task_are_reported_apart(tmp_path):

@@ -39,6 +39,7 @@ SPREADS = tuple(product((0.0, 1.5), (0.0, 0.7), (0.0, 1.0)))  # of word rules, n
 LEVELS = tuple(product((0.5, 3.0), (0.0, 1.5)))  # skill with few masks, and what many take from it
 SHAPES = ((2, 9), (6, 8))  # word rules (each under two number rules), points of a task
 RECALL_SHARES = Size("quick, recall", 1, 7)
+QUICK = Size("diagnose --quick", 5, 60)
 SCORES = (
     (FEW_SHOT[0], 1 / 3, 2),
     (CONTRAST[0], 1 / 3, 1),
@@ -89,12 +90,21 @@ def covered(low, truth, high):
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-@pytest.mark.parametrize("size", [*FEW_SHOT[:2], CONTRAST[0], RECALL_SHARES], ids=str)
+@pytest.mark.parametrize(
+    "size",
+    [QUICK, *FEW_SHOT[:2], pytest.param(FEW_SHOT[2], marks=pytest.mark.slow), CONTRAST[0], RECALL_SHARES],
+    ids=str,
+)
 def test_accuracies_and_paired_differences_cover_94_to_97_percent(size):
     for measure in (accuracy_coverage, difference_coverage):
         found = measure(size, runs=400)
         assert 0.94 <= found.mean <= 0.97, measure.__name__
         assert found.coverage.min() >= 0.85, measure.__name__
+
+
+def test_the_quick_run_knows_its_main_difference_to_six_points():
+    """Half-widths in accuracy, over the cells that are simulated."""
+    assert difference_coverage(QUICK, runs=200).width.mean() / 2 <= 0.06
 
 
 def test_quantiles_of_few_draws_leave_as_much_outside_as_those_of_a_run():

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.report_runs import mask_probes, write_run
-from maskwise.studio.folders import found_runs, page_of
+from maskwise.studio.folders import found_runs, listed_runs, page_of, run_rows
 from maskwise.support.errors import UserError
 
 
@@ -19,6 +19,21 @@ def root(tmp_path):
 
 def test_runs_are_found_links_and_other_folders_are_not(root):
     assert sorted(found_runs(root)) == ["one", "two"] and found_runs(root / "missing") == []
+
+
+def test_the_list_has_models_and_dates_at_once_and_then_the_scores(root):
+    (root / "broken").mkdir()
+    (root / "broken" / "manifest.json").write_text("{")
+    at_once, *_, complete = listed_runs(root)
+    headers, rows = run_rows(at_once)
+    assert headers == ["Run", "Model", "Date", "Preset"]
+    assert {row[0]: row[1] for row in rows} == {"one": "lab/tiny-llada", "two": "lab/tiny-llada", "broken": "–"}
+    headers, rows = run_rows(complete)
+    of = {row[0]: dict(zip(headers, row, strict=True)) for row in rows}
+    # Accuracy 80 % with two masks and 50 % with a hundred, where guessing gives a third: 9/14 of the skill is lost.
+    tax = next(title for title in headers if title.startswith("Mask tax"))
+    assert of["one"][tax] == pytest.approx(100 * 9 / 14, abs=0.1) and of["two"][tax] == 0
+    assert of["broken"][tax] is None and len(headers) <= 8
 
 
 @pytest.mark.slow

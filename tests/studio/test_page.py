@@ -79,26 +79,54 @@ def wait_for_text(page, place, text):
     )
 
 
+def toast(page, text):
+    page.locator(".toast-body").filter(has_text=text).wait_for()
+
+
+def open_question(page):
+    page.get_by_role("button", name="Question and context").click()
+
+
 def test_a_question_is_slid_typed_and_asked_of_a_second_model(page):
     wait_for_text(page, "#probed", "of the largest")  # the attribution is there
     set_slider(page, "masks", 150)
     wait_for_text(page, "#probed", "goes to the 150 masks after it")
-    choose(page, "Beside it", "tiny-llada+distracted (planted)")
-    wait_for_text(page, "#probed", "planted on purpose")
+    choose(page, "Compare with", "tiny-llada+distracted (planted)")
     page.wait_for_function("document.querySelectorAll('#probed .layers').length == 2")
+    page.wait_for_function("document.querySelectorAll('#probed polyline[points*=\"200,\"]').length == 2")
+    plot = page.locator("#probed .plot").bounding_box()
+    for place in (".now", ".dot.c0", ".dot.c1"):  # the mark is at 150 of 200
+        box = page.locator(f"#probed {place}").bounding_box()
+        assert abs(box["x"] + box["width"] / 2 - plot["x"] - 0.75 * plot["width"]) < 2
+    open_question(page)
     page.locator("#context textarea").fill("The sky is blue.")
     page.locator("#question textarea").fill("The sky is")
     page.locator("#answer textarea, #answer input").first.fill(" blue")
-    wait_for_text(page, "#probed", "The right answer blue has a likelihood")
+    wait_for_text(page, "#probed", "The right answer blue has a probability")
     page.locator("#question textarea").fill("")
     wait_for_text(page, "#probed", "the question is empty")
 
 
+def test_the_first_visit_shows_the_question_before_a_model_answers(browser, address):
+    opened = browser.new_page()
+    opened.goto(address, wait_until="commit")
+    opened.wait_for_function("getComputedStyle(document.querySelector('gradio-app'), '::before').content.includes('░')")
+    opened.wait_for_selector("#probed .prompt")
+    assert "Answer:[" in opened.locator("#probed .prompt").inner_text()
+    opened.wait_for_selector("#probed .layers")
+    assert opened.evaluate("getComputedStyle(document.querySelector('gradio-app'), '::before').content") == "none"
+    opened.close()
+
+
 def test_a_prompt_is_decoded_by_two_strategies_step_by_step(page):
     page.get_by_role("tab", name="Decode").click()
+    wait_for_text(page, "#left", "Decode fills the 32 masks.")
+    page.get_by_role("button", name="Play").click()
+    toast(page, "Decode the prompt first.")
     page.get_by_role("button", name="Decode").click()
     wait_for_text(page, "#left", "32 of 32 forward passes")
-    assert "5 of 5 forward passes, 32 of 32 tokens" in page.locator("#right").inner_text()
+    assert "20 of 20 forward passes, 32 of 32 tokens" in page.locator("#right").inner_text()
+    assert page.locator("#left .canvas").inner_text() == page.locator("#right .canvas").inner_text()
     set_slider(page, "step", 3)
     wait_for_text(page, "#left", "3 of 32 forward passes, 3 of 32 tokens")
     assert page.locator("#left .token.new").count() == 1 and page.locator("#left .mask").count() == 29
@@ -109,23 +137,50 @@ def test_a_prompt_is_decoded_by_two_strategies_step_by_step(page):
     stands = page.locator("#left").inner_text()
     page.wait_for_timeout(1500)
     assert page.locator("#left").inner_text() == stands
+
+
+def test_results_are_above_the_fold_beside_the_settings(page):
+    page.get_by_role("tab", name="Decode").click()
+    settings = page.locator("#prompt").bounding_box()
+    for shown in ("#left .canvas", "#right .canvas", "#step"):
+        box = page.locator(shown).bounding_box()
+        assert box["x"] > settings["x"] + settings["width"] and box["y"] + box["height"] <= 900
+
+
+def test_a_strategy_has_its_own_sliders_and_a_wrong_setting_is_a_toast_that_keeps_the_results(page):
+    page.get_by_role("tab", name="Decode").click()
+    choose(page, "Second strategy", "klass")
+    page.get_by_label("number input for eps").wait_for()
+    page.get_by_label("number input for tau").fill("0.5")
+    page.get_by_label("number input for tau").press("Enter")
+    page.get_by_role("button", name="Decode").click()
+    wait_for_text(page, "#right", "klass, tau=0.5, eps=0.01")
+    page.get_by_role("button", name="Steps, block, canvas, cache").first.click()
     page.get_by_label("growing").first.check()
     page.get_by_role("button", name="Decode").click()
-    wait_for_text(page, "#left", "canvas growing needs a block")
+    toast(page, "canvas growing needs a block")
+    assert "klass, tau=0.5, eps=0.01" in page.locator("#right").inner_text()
 
 
-def test_run_folders_are_shown_and_compared(page):
+def test_run_folders_are_listed_sorted_opened_and_compared(page):
     page.get_by_role("tab", name="Runs").click()
-    page.get_by_role("button", name="Show the page").click()
-    wait_for_text(page, "#page", "choose a run folder")
-    choose(page, "Run folder in runs", "before")
-    choose(page, "Compared with", "after")
-    page.get_by_role("button", name="Show the page").click()
+    cells = '#runs [data-testid^="cell"][data-testid$="-0"]'
+    names = f"[...document.querySelectorAll('{cells}')].map(e => e.innerText.trim())"
+    page.locator("#runs").get_by_text("Mask tax").first.wait_for()
+    for direction, expected in (("descending", "before,after"), ("ascending", "after,before")):  # by the mask tax
+        page.get_by_test_id("header-4").get_by_role("button").click()
+        page.get_by_text(f"Sort {direction}").click()
+        page.wait_for_function(f"{names}.join() == '{expected}'")
+    page.locator("#runs").get_by_text("before", exact=True).last.click()
     shown = page.frame_locator("#page iframe")
+    shown.get_by_role("heading", name="tiny-llada").first.wait_for()
+    page.locator("#second-run input").click()
+    page.get_by_role("option", name="after", exact=True).last.click()  # the other one alone is offered
     shown.get_by_role("heading", name="Measured against").wait_for()
 
 
 def test_hostile_text_stays_text(page):
+    open_question(page)
     page.locator("#context textarea").fill(HOSTILE)
     page.locator("#question textarea").fill(HOSTILE)
     wait_for_text(page, "#probed .prompt", "window.hit=1")
@@ -138,7 +193,7 @@ def test_hostile_text_stays_text(page):
 
 def test_a_narrow_screen_is_not_scrolled_sideways(page):
     page.set_viewport_size({"width": 390, "height": 844})
-    choose(page, "Beside it", "tiny-dream")
+    choose(page, "Compare with", "tiny-dream")
     page.wait_for_function("document.querySelectorAll('#probed .layers').length == 2")
     for tab in ("Probe", "Decode", "Runs"):
         page.get_by_role("tab", name=tab).click()

@@ -12,6 +12,7 @@ from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import ask
 from maskwise.runs.run_sample import chances_of
 from maskwise.studio.probing import (
+    CURVE_MASKS,
     MOST_DISTRACTORS,
     MOST_MASKS,
     MOST_RELEVANT,
@@ -22,6 +23,7 @@ from maskwise.studio.probing import (
     build_prompt,
     draw_question,
     probe,
+    right_answer_curve,
 )
 from maskwise.studio.views import Side, probed_view
 from maskwise.support.errors import UserError
@@ -80,6 +82,25 @@ def test_attention_shares_are_the_sums_over_the_models_own_weights(model):
     for shares in zip(*found.attention.values(), strict=True):
         assert sum(shares) == pytest.approx(1, abs=1e-3)
     assert len(prompt.ids) > NEAR and min(found.attention["far"]) > 0
+
+
+def test_the_curve_has_the_right_answers_probability_for_each_number_of_masks(model):
+    asked = drawn_ask(distractors=2)
+    curve = right_answer_curve(model, asked)
+    assert [masks for masks, _ in curve] == list(CURVE_MASKS) and (CURVE_MASKS[0], CURVE_MASKS[-1]) == (0, MOST_MASKS)
+    for masks, chance in curve[::3]:
+        prompt = build_prompt(model, dataclasses.replace(asked, masks=masks))
+        assert chance == pytest.approx(float(chances_of(model, prompt)[prompt.answer_id]), abs=1e-5)
+
+
+def test_there_is_no_curve_without_a_right_answer_or_masks_and_none_past_the_context_length(model):
+    assert right_answer_curve(model, ContextQuestion("The sky is blue.", "The sky is")) == ()
+    assert right_answer_curve(mw.open("tiny-qwen"), drawn_ask()) == ()
+    # 1440 tokens of 1536: 50 more fit, 100 do not.
+    long = dataclasses.replace(drawn_ask(), context="otter " * 700)
+    room = model.window - len(build_prompt(model, long).ids)
+    assert 0 < room < MOST_MASKS
+    assert [masks for masks, _ in right_answer_curve(model, long)] == [masks for masks in CURVE_MASKS if masks <= room]
 
 
 @pytest.mark.parametrize("name", ["tiny-llada", "tiny-dream"])

@@ -5,11 +5,12 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from msgspec import structs
 
 from maskwise.probes.answers.plain import Answer
 from maskwise.records.sample import SampledPrompt
 from maskwise.studio.probing import Probed
-from maskwise.studio.tracing import Cell, Trace
+from maskwise.studio.tracing import Cell, Trace, empty_trace
 from maskwise.studio.views import Side, page_view, probed_view, problem_view, studio_style, trace_view
 from maskwise.support.errors import UserError
 from maskwise.support.typed import convert
@@ -73,6 +74,30 @@ def test_the_answer_its_likelihood_and_the_attention_to_masks_are_told():
     assert "37.5 % of the answer's attention goes to the 2 masks after it" in told
     waiting = dataclasses.replace(FOUND, shown=SHOWN | {"attribution": None})
     assert "being computed" in probed_view([Side("one", waiting)]) and "being computed" not in told
+
+
+def test_a_question_that_is_still_being_asked_is_shown():
+    shown = Reader(probed_view([Side("one", None, f"The sky is {HOSTILE}")])).text
+    assert "Being opened and asked" in shown and f"The sky is {HOSTILE}" in shown and "Probability" not in shown
+
+
+def test_the_curves_of_both_models_are_drawn_and_the_present_number_of_masks_is_marked():
+    other = dataclasses.replace(FOUND, shown=structs.replace(SHOWN, probability=0.25))
+    page = probed_view([
+        Side("one", FOUND, curve=((0, 0.75), (200, 0.5))), Side("two", other, curve=((0, 0.25),))
+    ])  # fmt: skip
+    read = Reader(page)
+    assert [value for name, value in read.attributes if name == "points"] == ["0,25.0 200,50.0", "0,75.0"]
+    styles = [value for name, value in read.attributes if name == "style"]
+    assert styles[:3] == ["left: 1.0%", "left: 1.0%; bottom: 75.0%", "left: 1.0%; bottom: 25.0%"]  # 2 of 200 masks
+    text = read.text.replace("\u00a0", " ")
+    assert "one: 75.0 % with 2" in text and "two: 25.0 % with 2" in text
+    unknown = dataclasses.replace(FOUND, shown=structs.replace(SHOWN, answer=""))
+    assert "Probability of the right answer" not in probed_view([Side("one", unknown)])
+
+
+def test_a_canvas_before_the_first_decoding_says_what_decode_does():
+    assert "Decode fills the 4 masks." in Reader(trace_view("First", "so", empty_trace(4), 0)).text
 
 
 def test_a_frame_counts_its_passes_and_marks_each_token_with_its_step_and_confidence():

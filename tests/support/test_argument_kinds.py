@@ -5,7 +5,7 @@ import torch
 
 import maskwise as mw
 from helpers.tiny import tiny_llada
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 
 PAIRS = [{"prompt": "1 and 1 is", "answer": " 2."}]
 WRONG = [
@@ -21,10 +21,29 @@ WRONG = [
     (lambda m: mw.generate(m, torch.tensor([[5.5, 6.0]])), "prompt 1 holds 5.5: token ids are whole numbers"),
     (lambda m: mw.generate(m, b"hi"), "prompts is a value of the type bytes"),
     (lambda m: mw.generate(m, [{"role": "user", "content": "hi"}]), "takes no messages"),
-    (lambda m: mw.generate(m, [[5]], tau=0.5, rule="low-confidence"), "name the strategy that has it"),
+    (
+        lambda m: mw.generate(m, [[5]], tau=0.5, rule="low-confidence"),
+        "it has none, name the strategy that has it with rule",
+    ),
+    (lambda m: mw.generate(m, torch.tensor([1.0, 2.5])), "put the token ids of one prompt in a list of their own"),
+    (lambda m: mw.generate(m, [None]), "prompt 1 is None: give a text, messages or a list of token ids"),
+    (lambda m: mw.generate(m, [["a", "b"]]), "prompt 1 holds 'a': give token ids"),
+    (lambda m: mw.generate("hi", "tiny-llada"), "'tiny-llada' is a model, and 'hi' is none: give the model first"),
+    (lambda m: mw.open("tiny-llada", device=0), "device must be a text, such as cuda:0, or a torch.device, not 0"),
+    (lambda m: mw.open("tiny-llada", device=["cpu"]), "such as cuda:0, or a torch.device, not ['cpu']"),
+    (lambda m: mw.open("tiny-llada", device=1, device_map="auto"), "such as cuda:0, or a torch.device, not 1"),
+    (lambda m: mw.diagnose(m, device=1), "device must be a text or None, not 1: write cuda:1"),
+    (lambda m: mw.diagnose(["a", "b"]), "a model is one name, folder or opened model, not ['a', 'b']"),
+    (lambda m: mw.compare("tiny-llada", None), "opened model, not None: give one at a time"),
+    (lambda m: mw.diagnose(m, ["likelihood-masks"], data="pairs.jsonl"), "data pairs.jsonl: write NAME=PATH"),
+    (lambda m: mw.diagnose(m, ["likelihood-masks"], data={"prompts": PAIRS}), "data of prompts must be the path"),
+    (lambda m: m.predict("hello", [[0]]), "sequences are lists of token ids"),
+    (lambda m: mw.score(m, []), "the list is empty: give one object a row"),
+    (lambda m: mw.score(m, [{"prompt": "a", "answer": None}]), "item 1: answer is null; write prompt and answer"),
+    (lambda m: mw.tune(m, PAIRS, "out", callbacks="wandb"), "name a reporter with report_to"),
     (lambda m: mw.score(m, PAIRS, samples="many"), "samples must be a whole number, not 'many'"),
     (lambda m: mw.diagnose(m, ["mask-count"], points="ten"), "points must be a whole number or None, not 'ten'"),
-    (lambda m: mw.diagnose(["mask-count"], m), "probes must be a text or a list of texts or None"),
+    (lambda m: mw.diagnose(["mask-count"], m), "a model is one name, folder or opened model"),
     (lambda m: mw.diagnose(m, ["mask-count"], seed="a"), "seed must be a whole number, not 'a'"),
     (lambda m: mw.read_run(None), "folder must be a text or a path, not None"),
     (lambda m: mw.tune(m, "data", PAIRS), "out must be a text or a path or None"),
@@ -52,7 +71,21 @@ def test_an_argument_of_another_kind_is_refused_in_one_line(small, call, line, t
 
 
 def test_a_missing_or_unknown_argument_has_pythons_own_message():
-    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+    with pytest.raises(TypeError, match="missing a required argument"):
         mw.read_run()
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         mw.toy(sed=1)
+
+
+def test_the_names_of_other_libraries_lead_to_ours():
+    with pytest.raises(TypeError, match=r"torch_dtype.*did you mean dtype\?"):
+        mw.open("tiny-llada", torch_dtype="float16")
+    with pytest.raises(TypeError, match=r"missing a required argument: 'prompts': did you mean prompts\?"):
+        mw.generate(model="tiny-llada", prompt="hi")
+    with pytest.raises(AttributeError, match="did you mean open"):
+        mw.load("tiny-llada")
+
+
+def test_top_k_at_temperature_0_is_a_notice(small):
+    with pytest.warns(UserNotice, match="change nothing at temperature 0"):
+        mw.generate(small, [[5]], 1, top_k=2)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from maskwise.advice.search_request import SearchRequest
-from maskwise.advice.search_space import not_tried
 from maskwise.advice.selection import NEAR, NEARER, Confirmation, Interval
 from maskwise.advice.setting_evaluator import SearchResult
 from maskwise.records.search import (
@@ -54,7 +53,7 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
             for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
         ],
         dropped=found.dropped,
-        not_tried=not_tried(request.space),
+        not_tried=request.space.not_tried(),
         **costs,
     )
 
@@ -140,6 +139,8 @@ def ends_of(interval: Interval, request: SearchRequest) -> str:
 
 def _passes(found: SearchResult, place: int) -> str:
     own, reference = found.passes[place], found.passes[0]
+    if own is None or reference is None:
+        return f"{found.seconds[place]:.2g} s per question"
     beside = "" if f"{own:.3g}" == f"{reference:.3g}" else f" instead of {reference:.3g}"
     noun = "pass" if own == 1 and not beside else "passes"
     return f"{own:.3g}{beside} forward {noun} and {found.seconds[place]:.2g} s per question"
@@ -176,7 +177,7 @@ def _advised(found: SearchResult, goal: str, place: int, model: str, adapter: st
     return AdvisedSetting(
         goal=goal,
         **_confirmed(found, place),
-        options=setting.given,
+        options=dict(setting.given),
         command=setting.command(model, adapter),
         python=setting.python(),
         lm_eval=setting.lm_eval(model, adapter),

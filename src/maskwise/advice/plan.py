@@ -5,8 +5,8 @@ A quarter of the budget at most goes to the search, the rest to the questions he
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from maskwise.advice.search_space import Setting
 from maskwise.advice.selection import FEWEST_HELD, FINALISTS, Plan, fewest_questions, make_plan, places_after
 from maskwise.support.errors import UserError
 
@@ -25,7 +25,7 @@ class Cost:
         return self.search + self.per_held * plan.held
 
 
-def most_passes(settings: Sequence[Setting], variants: int, plan: Plan) -> Cost:
+def most_passes(settings: Sequence[Any], variants: int, plan: Plan) -> Cost:
     """Upper bound: the most expensive settings survive with all cache `variants`; adaptive ones take their maximum."""
     dear = sorted((setting.passes for setting in settings), reverse=True)
     total, alive = sum(dear) * plan.rounds[0], len(settings)
@@ -39,13 +39,13 @@ def most_passes(settings: Sequence[Setting], variants: int, plan: Plan) -> Cost:
     return Cost(total, sum((dear * (1 + variants))[:FINALISTS]))
 
 
-def fit_plan(settings: Sequence[Setting], variants: int, questions: int, per_pass: float, budget: float | None) -> Plan:
+def fit_plan(settings: Sequence[Any], variants: int, questions: int, per_pass: float, budget: float | None) -> Plan:
     """Largest plan whose search takes at most a quarter of `budget` seconds, at `per_pass` seconds a pass."""
     fewest = fewest_questions(len(settings))
     if questions < fewest:
         raise UserError(
-            f"{questions} questions are too few for {len(settings)} settings: give {fewest} or more, or fewer --rules, "
-            "--blocks or --steps"
+            f"{questions} questions are too few for {len(settings)} settings: give {fewest} or more, or fewer settings "
+            "to search"
         )
     plan = make_plan(len(settings), questions)
     if budget is None:
@@ -57,8 +57,9 @@ def fit_plan(settings: Sequence[Setting], variants: int, questions: int, per_pas
         if needed * per_pass <= budget:
             return replace(plan, held=questions - plan.searched)
     raise UserError(
-        f"a budget of {budget / 60:g} minutes is too small for one round: up to {round(needed):,} forward passes of "
-        f"{per_pass:.2g} s are {needed * per_pass / 60:.2g} minutes; give more, or fewer --rules, --blocks or --steps"
+        f"a budget of {budget / 60:g} minutes is too small for one round: up to {round(needed):,} forward "
+        f"passes or requests of {per_pass:.2g} s are {needed * per_pass / 60:.2g} minutes; give more, or fewer "
+        "settings to search"
     )
 
 

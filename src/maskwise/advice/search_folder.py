@@ -34,7 +34,7 @@ class SettingAnswer:
     setting: str
     question: Count
     quality: float
-    passes: Count
+    passes: Count | None  # None: a server does not say
     seconds: Seconds
     text: str
 

@@ -12,18 +12,21 @@ from maskwise.advice.quality import Judge, Quality, check_quality, chosen_qualit
 from maskwise.advice.questions import (
     EMBEDDED_MINUTES,
     EMBEDDED_PATTERN,
+    EMBEDDED_SERVED,
     EMBEDDED_SPACE,
     DecodingQuestion,
     embedded_questions,
     read_questions,
 )
-from maskwise.advice.search_space import SearchSpace, Setting, as_words, settings_in, within_blocks
+from maskwise.advice.search_space import SearchSpace, as_words, settings_in, within_blocks
+from maskwise.advice.served_space import ServedSpace, with_values
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records, to_json
 from maskwise.support.nearest import did_you_mean
 from maskwise.tasks.rewordings import Rewording, read_rewordings
 
 COSTS = ("passes", "seconds")
+OF_SERVERS = ("max_tokens", "temperatures", "body")
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class SearchRequest:
     questions: list[DecodingQuestion]
     embedded: bool  # the questions are the package's own
     quality: Quality
-    space: SearchSpace
-    settings: list[Setting]  # those without a cache, the reference first
+    space: SearchSpace | ServedSpace
+    settings: list[Any]  # `Setting`s without a cache, of a server `ServedSetting`s; the reference first
     budget: float | None  # seconds
     cost: str
     seed: int
@@ -42,11 +45,13 @@ class SearchRequest:
 
     def ending_at(self, end_ids: tuple[int, ...]) -> "SearchRequest":
         """The same with texts that stop at these tokens."""
+        assert isinstance(self.space, SearchSpace)
         space = replace(self.space, end_ids=end_ids)
         return replace(self, space=space, settings=settings_in(space))
 
     def within_blocks(self, seen: int) -> "SearchRequest":
         """The same for a model that sees nothing after its block of so many tokens."""
+        assert isinstance(self.space, SearchSpace)
         space = within_blocks(self.space, seen)
         return replace(self, space=space, settings=settings_in(space))
 
@@ -73,27 +78,38 @@ def prepare(
     function: str | Judge | None = None,
     judge: Any = None,
     budget: float | None = None,
-    cost: str = "passes",
+    cost: str | None = None,
     seed: int = 0,
     templates: str | Path | None = None,
+    server: tuple[str, str] | None = None,
     **searched: Any,
 ) -> SearchRequest:
     """Checks what a user asks of `advise`.
 
-    searched: the fields of SearchSpace that were given; numbers and names as lists or as texts with commas.
+    searched: the fields of SearchSpace that were given, of ServedSpace with a server (its model's name, its address);
+    numbers and names as lists or as texts with commas.
     """
+    cost = cost or ("passes" if server is None else "seconds")
     if budget is not None and not (isfinite(budget) and budget > 0):
         raise UserError(f"a budget of {budget:g} minutes is too small for one round: give the minutes it may take")
     if cost not in COSTS:
         raise UserError(f"unknown cost {cost!r}{did_you_mean(cost, COSTS)}")
     rewordings = () if templates is None else read_rewordings(Path(templates), of_prompts=True)
-    space = _space(EMBEDDED_SPACE if data is None else SearchSpace(), searched)
-    settings = settings_in(space)
+    if server is not None and cost == "passes":
+        raise UserError("--cost passes: a server does not say how many forward passes it takes; use seconds")
+    space: SearchSpace | ServedSpace
+    if server is None:
+        space = _space(EMBEDDED_SPACE if data is None else SearchSpace(), searched)
+        settings: list[Any] = list(settings_in(space))
+    else:
+        space = _served_space(EMBEDDED_SERVED if data is None else ServedSpace(), searched)
+        settings = list(space.settings(*server))
     named = exact or any(given is not None for given in (pattern, function, judge))
     if data is None and not named:
         pattern = EMBEDDED_PATTERN
     quality = chosen_quality(exact, pattern, function, judge)
-    space = replace(space, vote=quality.said if quality.kind == "pattern" else None)
+    if isinstance(space, SearchSpace):
+        space = replace(space, vote=quality.said if quality.kind == "pattern" else None)
     questions = embedded_questions(seed) if data is None else read_questions(data, quality.needs_answers)
     check_quality(quality, questions)
     if data is None and budget is None:
@@ -105,6 +121,8 @@ def prepare(
 
 def _space(start: SearchSpace, searched: dict[str, Any]) -> SearchSpace:
     given = {name: value for name, value in searched.items() if value is not None}
+    if served := [name for name in OF_SERVERS if name in given]:
+        raise UserError(f"--{served[0].replace('_', '-')} goes with --endpoint: give the address of a server too")
     known = {one.name for one in fields(SearchSpace)}
     for name in given:
         if name not in known:
@@ -115,7 +133,21 @@ def _space(start: SearchSpace, searched: dict[str, Any]) -> SearchSpace:
     for name in ("blocks", "steps"):
         if name in given:
             given[name] = _numbers(name, given[name])
-    return replace(start, **given)
+    space = replace(start, **given)
+    if given.get("blocks") and all(block and space.max_new_tokens % block for block in space.blocks):
+        listed = ", ".join(map(str, space.blocks))
+        raise UserError(f"--blocks {listed} do not divide {space.max_new_tokens} tokens: give sizes that do")
+    return space
+
+
+def _served_space(start: ServedSpace, searched: dict[str, Any]) -> ServedSpace:
+    for name, value in searched.items():
+        if value is not None and name not in OF_SERVERS:
+            raise UserError(
+                f"--{name.replace('_', '-')} is for a model opened here, whose logits are read: use --max-tokens, "
+                "--temperatures and --body NAME=VALUES"
+            )
+    return with_values(start, *(searched.get(name) for name in OF_SERVERS))
 
 
 def _numbers(name: str, listed: str | int | Sequence[Any]) -> tuple[int, ...]:

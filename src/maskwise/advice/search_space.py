@@ -40,6 +40,12 @@ class SearchSpace:
         """With how many caches a setting with blocks is tried, beside none, and with a vote."""
         return sum(cache != "none" for cache in self.caches) + (self.vote is not None)
 
+    def cached_variants(self, setting: "Setting") -> list["Setting"]:
+        return cached_variants(self, setting)
+
+    def not_tried(self) -> list[str]:
+        return not_tried(self)
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -9,26 +9,22 @@ from typing import Any
 from msgspec import structs
 from rich.progress import TaskID
 
+from maskwise.advice.decoders import described
 from maskwise.advice.outcome import outcome
 from maskwise.advice.plan import fit_plan, most_passes
 from maskwise.advice.questions import embedded_ends
 from maskwise.advice.rewording import confirm_reworded
 from maskwise.advice.search_folder import begin, gather_answers, read_manifest, read_plan, write_manifest
 from maskwise.advice.search_request import SearchRequest
+from maskwise.advice.search_space import SearchSpace
 from maskwise.advice.selection import FINALISTS, Plan
-from maskwise.advice.setting_evaluator import (
-    SettingEvaluator,
-    as_stored,
-    described,
-    device_name,
-    every_setting,
-    run_search,
-)
+from maskwise.advice.setting_evaluator import SettingEvaluator, as_stored, every_setting, run_search
 from maskwise.models.checkpoints.locations import planted_in
 from maskwise.models.model import Model
 from maskwise.records.folder import make_run_folder
 from maskwise.report.pages.advice import RESULT, read_search, write_search
 from maskwise.runs.diagnose import versions_used
+from maskwise.runs.endpoint import Endpoint
 from maskwise.runs.runner import join_crew
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of, replace_file, to_json
@@ -40,7 +36,7 @@ from maskwise.support.typed import json_object
 
 def search_settings(
     request: SearchRequest,
-    model: Model,
+    model: Model | Endpoint,
     judge: Model | None,
     name: str,
     adapter: str | None = None,
@@ -48,18 +44,13 @@ def search_settings(
     on_cost: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """`advise` with everything checked and opened. name, adapter: what the user calls the model."""
-    if model.mask_id is None:
-        raise UserError(f"{name} is autoregressive: it has no canvas, block or unmasking strategy to choose")
-    if model.tokenizer is None:
-        raise UserError(f"{name} has no tokenizer, and the questions are text: give one")
-    if model.block is not None:
-        request = request.within_blocks(model.block)
-    if request.embedded:
-        request = request.ending_at(embedded_ends(model.tokenizer))
+    request = request if isinstance(model, Endpoint) else _fitted(request, model, name)
     identity = {"model": described(model), **request.identity}
     folder = Path("runs") / _folder_name(name, identity) if out is None else Path(out)
     with one_line_if_left_alone(folder), ExitStack() as stack:
         crew = join_crew()
+        if crew.size > 1 and isinstance(model, Endpoint):
+            raise UserError("a server is asked by one process: leave torchrun out, and raise --concurrency")
         if crew.rank == 0:
             make_run_folder(folder)
             stack.enter_context(only_user_of(folder))
@@ -69,28 +60,28 @@ def search_settings(
         tasks: list[TaskID] = []
         ask = SettingEvaluator(
             model,
-            every_setting(request.space),
+            every_setting(request),
             request.questions,
             request.quality,
             judge,
             folder,
             request.seed,
             request.cost,
-            lambda count: bar.advance(tasks[-1], count),
+            lambda count: bar.advance(tasks[-1], count) if tasks else None,
             crew,
         )
         ask.read_answers_on_file()
         if crew.rank == 0:
             gather_answers(folder, ask.answers.values())
         plan, per_pass = _planned(folder, identity, request, ask)
-        cost = _cost_sentence(request, plan, per_pass, len(ask.answers), crew.size)
+        cost = _cost_sentence(request, plan, per_pass, ask)
         if on_cost is not None and crew.rank == 0:
             on_cost(cost)
 
         def on_phase(what: str, total: int) -> None:
             tasks.append(bar.add_task(what, total=total))
 
-        found = run_search(request.space, ask, plan, request.budget, on_phase)
+        found = run_search(request, ask, plan, on_phase)
         result = outcome(found, request, name, adapter, cost=cost, **_spent(ask), folder=str(folder))
         if request.rewordings:
             reworded = confirm_reworded(ask, found, request, result, on_phase)
@@ -107,12 +98,23 @@ def search_settings(
     return json_object(result)
 
 
+def _fitted(request: SearchRequest, model: Model, name: str) -> SearchRequest:
+    """The request for a model opened here: its blocks, and the tokens that end an embedded question's answer."""
+    if model.mask_id is None:
+        raise UserError(f"{name} is autoregressive: it has no canvas, block or unmasking strategy to choose")
+    if model.tokenizer is None:
+        raise UserError(f"{name} has no tokenizer, and the questions are text: give one")
+    if model.block is not None:
+        request = request.within_blocks(model.block)
+    return request.ending_at(embedded_ends(model.tokenizer)) if request.embedded else request
+
+
 def _spent(ask: SettingEvaluator) -> dict[str, Any]:
-    answers = ask.answers.values()
+    passes = [answer.passes for answer in ask.answers.values()]
     return {
-        "passes": sum(answer.passes for answer in answers),
-        "seconds": round(sum(answer.seconds for answer in answers), 1),
-        "device": device_name(ask.model),
+        "passes": None if None in passes else sum(one or 0 for one in passes),
+        "seconds": round(sum(answer.seconds for answer in ask.answers.values()), 1),
+        "device": ask.decoder.device,
     }
 
 
@@ -126,7 +128,7 @@ def _planned(
     manifest = read_manifest(folder, identity)
     if manifest["plan"] is None and ask.crew.rank == 0:
         per_pass, budget = ask.seconds_per_pass(), request.budget
-        shared = None if budget is None else budget * ask.crew.size
+        shared = None if budget is None else budget * ask.crew.size * ask.decoder.at_once
         plan = fit_plan(request.settings, request.space.variants, len(request.questions), per_pass, shared)
         write_manifest(folder, manifest | {"plan": as_stored(plan) | {"seconds_per_pass": per_pass}})
     ask.crew.wait()
@@ -134,18 +136,19 @@ def _planned(
     return Plan(tuple(stored.rounds), stored.held), stored.seconds_per_pass
 
 
-def _cost_sentence(request: SearchRequest, plan: Plan, per_pass: float, taken_up: int, processes: int) -> str:
-    cost = most_passes(request.settings, request.space.variants, plan)
-    passes = cost.total(plan)
-    needed = passes * per_pass / processes
+def _cost_sentence(request: SearchRequest, plan: Plan, per_pass: float, ask: SettingEvaluator) -> str:
+    processes, at_once = ask.crew.size, ask.decoder.at_once
+    passes = most_passes(request.settings, request.space.variants, plan).total(plan)
+    needed = passes * per_pass / processes / at_once
     limit = needed if request.budget is None else min(needed, request.budget)
-    before = f"; {counted(taken_up, 'answer')} on file" if taken_up else ""
+    before = f"; {counted(len(ask.answers), 'answer')} on file" if ask.answers else ""
     shared = f" in {processes} processes" if processes > 1 else ""
-    caches = ", with caches" if any(cache != "none" for cache in request.space.caches) else ""
+    unit = f"requests, {at_once} at a time," if isinstance(ask.model, Endpoint) else "forward passes"
+    caches = ", with caches" if isinstance(request.space, SearchSpace) and set(request.space.caches) != {"none"} else ""
     return (
         f"{len(request.settings)} settings on {plan.rounds[0]} questions, the better ones{caches} on up to "
         f"{plan.searched}, the last {min(FINALISTS, len(request.settings))} on up to {plan.held} questions held back: "
-        f"at most {passes:,} forward passes of {per_pass:.2g} s (measured), about {limit / 60:.2g} minutes{shared}"
+        f"at most {passes:,} {unit} of {per_pass:.2g} s (measured), about {limit / 60:.2g} minutes{shared}"
         f"{before}"
     )
 

@@ -10,19 +10,25 @@ from maskwise.cli.common import (
     Adapter,
     AnyBase,
     CheckWeights,
+    Concurrency,
     Device,
     Dtype,
+    EndpointUrl,
     Json,
-    ModelName,
+    ServedModel,
     echo,
     for_results,
     print_json,
 )
 from maskwise.cli.early import check_models
+from maskwise.cli.measuring import refuse_local, refuse_served, server_of
+from maskwise.support.errors import UserError
 
 
 def advise(
-    model: ModelName,
+    checkpoint: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="A checkpoint folder, embedded or published name.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="A .jsonl file; each line has prompt and answer. Else embedded questions.")
     ] = None,
@@ -48,7 +54,18 @@ def advise(
     ] = None,
     steps: Annotated[str | None, typer.Option(help="Numbers of steps to try, as 128,64.")] = None,
     caches: Annotated[str | None, typer.Option(help="Caches to try, as none,dual,dual:refresh=8.")] = None,
-    cost: Annotated[str, typer.Option(help="What is to be small: passes (forward passes) or seconds.")] = "passes",
+    endpoint: EndpointUrl = None,
+    model: ServedModel = None,
+    concurrency: Concurrency = 4,
+    max_tokens: Annotated[str | None, typer.Option(help="--endpoint: max_tokens to try, as 128,64.")] = None,
+    temperatures: Annotated[str | None, typer.Option(help="--endpoint: temperatures to try, as 0,0.7.")] = None,
+    body: Annotated[
+        list[str] | None,
+        typer.Option(help="--endpoint: values to try of another field of its request, as steps=8,16; repeatable."),
+    ] = None,
+    cost: Annotated[
+        str | None, typer.Option(help="What is to be small: passes (forward passes) or seconds (--endpoint).")
+    ] = None,
     templates: Annotated[
         Path | None, typer.Option(help="Confirm the settings named under these rewordings too: YAML, {prompt} in each.")
     ] = None,
@@ -67,11 +84,22 @@ def advise(
 
     Settings are searched on some questions and confirmed on others. With --data one measure of quality must be named.
     """
-    given = {name: value for name, value in locals().items() if name not in ("model", "data", "json")}
-    check_models([model, *([judge] if judge else [])], adapter, dtype)
+    served = {"endpoint": endpoint, "model": model, "concurrency": concurrency}
+    given = {
+        name: value for name, value in locals().items() if name not in (*served, "served", "checkpoint", "data", "json")
+    }
+    if endpoint is None:
+        refuse_served(served)
+        if checkpoint is None:
+            raise UserError("name a model, or the address of a server with --endpoint")
+    else:
+        refuse_local([checkpoint] if checkpoint else [], given | {"exact": None})
+    check_models([name for name in (checkpoint, judge) if name], adapter, dtype)
     from maskwise.advice.advise import advise as search_settings
 
-    found = search_settings(model, data, **given, on_cost=lambda cost: echo(f"maskwise: {cost}", err=True))
+    found = search_settings(
+        checkpoint or server_of(served), data, **given, on_cost=lambda cost: echo(f"maskwise: {cost}", err=True)
+    )
     from maskwise.runs.runner import join_crew
 
     if join_crew().rank > 0:

@@ -1,4 +1,4 @@
-"""What several commands share: their options, and how they print."""
+"""Shared code of the commands: options and printing."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def known_device(given: str | None) -> str | None:
 
 
 def writable(out: Path | None) -> Path | None:
-    """Of every --out that is a folder: refused before anything is opened."""
+    """Checks every --out that is a folder, before anything is opened."""
     if out is not None:
         refuse_unwritable_folder(out)
     return out
@@ -97,7 +97,7 @@ def print_table(table: Any) -> None:
 
 
 def whole_numbers(listed: str | None) -> tuple[int, ...] | None:
-    """`1,10` as (1, 10); whatever is no number is left for the check to refuse."""
+    """`1,10` as (1, 10); other texts are returned unchanged for the check to refuse."""
     if listed is None:
         return None
     parts = [part.strip() for part in listed.split(",")]

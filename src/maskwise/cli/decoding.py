@@ -1,5 +1,6 @@
 """Commands that generate text, or say how likely a given text is."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ from maskwise.cli.early import check_choice, check_models
 from maskwise.decoding.known_names import KNOWN_NAMES, chosen_options, is_known
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters
+from maskwise.models.checkpoints.locations import refuse_swapped
 from maskwise.support.errors import UserError
 from maskwise.support.files import partial_of, refuse_unwritable
 from maskwise.support.imports import command_imports
@@ -66,8 +68,9 @@ def generate(
     json: Json = False,
 ) -> None:
     """Continue prompts, or fill in the masks inside them; a terminal shows the canvas while it fills in."""
-    if prompt is None and " " in model and not Path(model).exists():
+    if " " in model and not os.path.exists(model):
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
+    refuse_swapped(model, prompt)
     if knob:
         echo("maskwise: --knob is now called --parameter", err=True)
     chosen, limits = decoding_options(options, knob or []), device_limits(device_map, max_memory)

@@ -1,4 +1,4 @@
-"""What can be checked before torch is imported, which takes seconds: names, files, numbers."""
+"""Checks of names, files and numbers before torch is imported, which takes seconds."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,6 +39,14 @@ def check_data(file: Path) -> None:
     """Refuses a data file that is not there."""
     if not file.is_file():
         raise UserError(f"there is no data file {file}: give a .jsonl or .txt file")
+
+
+def named_data(given: list[str] | None) -> list[str] | None:
+    """Refuses texts that are not NAME=PATH."""
+    from maskwise.tasks.datasets import named_paths
+
+    named_paths(given or [])
+    return given
 
 
 def check_choice(option: str, given: str, known: Iterable[str]) -> None:

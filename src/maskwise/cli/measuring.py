@@ -28,7 +28,7 @@ from maskwise.cli.common import (
     print_json,
     whole_numbers,
 )
-from maskwise.cli.early import check_models
+from maskwise.cli.early import check_models, named_data
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -53,7 +53,7 @@ class ListsProbes(CommandWithOldNames):
 
 
 OF_ENDPOINTS = {"endpoint": None, "model": None, "concurrency": 4, "canvas": None, "steps": None, "strategy": None}
-OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens")
+OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens", "tensor_parallel")
 
 
 def refuse_served(given: dict[str, Any]) -> None:
@@ -67,20 +67,20 @@ def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:
     """Options of a model that is opened here, which a server's does not take."""
     if models:
         raise UserError(f"--endpoint measures what a server offers: leave {models[0]} out, and name it with --model")
-    for name in (*OF_OPENED, "tensor_parallel"):
-        if given[name] not in ((1,) if name == "tensor_parallel" else (None, False, "auto")):
+    for name in OF_OPENED:
+        if given.get(name) not in ((None, 1) if name == "tensor_parallel" else (None, False, "auto")):
             raise UserError(f"--{name.replace('_', '-')} is for a model opened here: leave it or --endpoint out")
 
 
-def _server(given: dict[str, Any]) -> Any:
+def server_of(given: dict[str, Any]) -> Any:
     from maskwise.runs.endpoint import Endpoint, UserStated
 
-    stated = UserStated(given["canvas"], given["steps"], given["strategy"])
+    stated = UserStated(given.get("canvas"), given.get("steps"), given.get("strategy"))
     return Endpoint(given["endpoint"], given["model"], given["concurrency"], stated)
 
 
 def command_line() -> str:
-    """What the user typed, for the run's manifest."""
+    """The command line that the user typed, for the run's manifest."""
     return shlex.join(["maskwise", *sys.argv[1:]])
 
 
@@ -92,7 +92,7 @@ def diagnose(
     quick: Quick = False,
     full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
     paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's setting and probes alone, beside what it published.")
+        bool, typer.Option("--paper", help="The paper's setting and probes alone, next to its published values.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -103,7 +103,7 @@ def diagnose(
         str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
     ] = None,
     distractors: Annotated[
-        int | None, typer.Option(help="Distracting examples beside the relevant ones.  [1 or more]")
+        int | None, typer.Option(help="Distracting examples in addition to the relevant ones.  [1 or more]")
     ] = None,
     precision: Annotated[
         float | None,
@@ -118,7 +118,10 @@ def diagnose(
     ] = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.", callback=named_data
+        ),
     ] = None,
     templates: Annotated[
         Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
@@ -191,7 +194,7 @@ def diagnose(
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
-    runs = [run_probes(name, **given) for name in (names if endpoint is None else [_server(served)])]
+    runs = [run_probes(name, **given) for name in (names if endpoint is None else [server_of(served)])]
     from maskwise.runs.runner import join_crew
 
     if not join_crew().is_first:
@@ -269,7 +272,7 @@ def compare(
     names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
     quick: Quick = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page; else one beside the first run.", callback=for_results)
+        Path | None, typer.Option(help="Folder for the page; else one next to the first run.", callback=for_results)
     ] = None,
     points: Points = None,
     seed: Seed = 0,

@@ -12,7 +12,7 @@ from maskwise.cli.early import check_models
 def studio(
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Models to offer beside the embedded ones: checkpoint folders or published names."),
+        typer.Argument(help="Models to offer in addition to the embedded ones: checkpoint folders or published names."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="The folder whose run folders can be shown and compared.")] = Path("runs"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 is any free one.")] = 7860,
@@ -29,9 +29,9 @@ def studio(
     check_models(models or [], None, dtype)
     with claim_port(port) as held:
         address = held.getsockname()
-        app = guarded_app(models or ["tiny-llada"], runs, address[1], dtype, device)
+        app, open_first = guarded_app(models or ["tiny-llada"], runs, address[1], dtype, device)
         echo(f"maskwise studio: http://{address[0]}:{address[1]}  (Ctrl-C ends it)")
         try:
-            serve(held, app)
+            serve(held, app, open_first)
         except KeyboardInterrupt:
             echo("maskwise studio: ended", err=True)

@@ -51,6 +51,8 @@ def in_words(text: str) -> str:
     found = re.match(r"No such (?:option|command):? (\S+?)\.?(?: |$)", text)
     if found and found[1] in ELSEWHERE:
         return f"{found[0].strip().rstrip('.')}: {ELSEWHERE[found[1]]}"
+    if text.startswith("Got unexpected extra argument"):
+        return f"{text}: put a text of several words in quotes"
     return text
 
 
@@ -79,7 +81,7 @@ def _describe_in_words(parameter: Any) -> None:
 
 
 def _current_name(argument: str, renamed: dict[str, str]) -> str:
-    """`--rate` and `--rate=1e-4`, told on standard error; anything else as it is."""
+    """`--rate` and `--rate=1e-4`, with a line on standard error; anything else as it is."""
     option, equals, value = argument.partition("=")
     if option not in renamed:
         return argument

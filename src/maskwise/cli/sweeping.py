@@ -71,17 +71,9 @@ def sweep(
     check_models(models if file is None else read_sweep(file).models, None, dtype)
     with collection_paused():
         from maskwise.experiments.sweep.run_sweep import run_jobs
-    swept = run_jobs(
-        file or models,
-        out=out,
-        executor=executor,
-        partition=partition,
-        gpus_per_job=gpus_per_job,
-        workers=workers,
-        hours=hours,
-        dry_run=dry_run,
-        options=options,
-    )
+        from maskwise.experiments.sweep.workers import WorkerRequest
+    request = WorkerRequest(executor, workers, gpus_per_job, hours, partition)
+    swept = run_jobs(file or models, None, options, request, out, dry_run)
     found = swept.result
     if json:
         print_json(found)

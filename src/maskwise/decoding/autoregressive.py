@@ -21,7 +21,12 @@ from maskwise.support.errors import UserError
 
 def check_causal(model: Model, prompts: Sequence[Sequence[int]], options: DecodingOptions) -> None:
     """Refuses options of masked models, and prompts that the model cannot continue."""
-    _refuse_masked_only(model, options)
+    for option in fields(options):
+        if option.metadata["masked_only"] and getattr(options, option.name) != option.default:
+            raise UserError(
+                f"{model.name or model.kind} is autoregressive: {option.name} applies to masked models only, leave it "
+                "out"
+            )
     new = options.max_new_tokens
     if new < 1:
         raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more")
@@ -52,28 +57,27 @@ def continue_causal(
         "use_cache": True,
     }
     watch = _NonfiniteWatch()
-    settings["logits_processor"] = LogitsProcessorList([watch])
+    processors = LogitsProcessorList([watch])
     if options.temperature > 0:
         chance = generator if isinstance(generator, torch.Generator) else OneEach(generator, [1] * len(prompts), None)
-        settings["logits_processor"].append(_GumbelNoise(options, chance))
-    continued = _left_padded(model, prompts, settings, set(ends) if options.early_stop else set())
+        processors.append(_GumbelNoise(options, chance))
+    longest = max(len(prompt) for prompt in prompts)  # left-padded
+    ids = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=model.device)
+    seen = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=model.device)
+    with _no_defaults(model):
+        out = model.net.generate(  # type: ignore
+            input_ids=ids, attention_mask=seen, pad_token_id=0, logits_processor=processors, **settings
+        )
+    stops = set(ends) if options.early_stop else set()
+    continued = [until_end(line, stops) for line in out[:, longest:].tolist()]
     for number, spoiled in enumerate([] if watch.spoiled is None else watch.spoiled.tolist()):
         if spoiled:
             refuse_nonfinite_rows(model, prompts[number], f"prompt {first + number + 1}")
     return continued
 
 
-def _refuse_masked_only(model: Model, options: DecodingOptions) -> None:
-    for option in fields(options):
-        if option.metadata["masked_only"] and getattr(options, option.name) != option.default:
-            raise UserError(
-                f"{model.name or model.kind} is autoregressive: {option.name} applies to masked models only, leave it "
-                "out"
-            )
-
-
 class _NonfiniteWatch(LogitsProcessor):
-    """Remembers which prompts met logits that are not finite."""
+    """Records which prompts had logits that are not finite."""
 
     spoiled: Tensor | None = None  # [S]
 
@@ -97,17 +101,6 @@ class _GumbelNoise(LogitsProcessor):
         """[S, V] -> [S, V]."""
         sharpened = sharpen(scores, self.options.temperature, self.options.top_k, self.options.top_p)
         return gumbel(sharpened[:, None], self.chance)[:, 0]
-
-
-def _left_padded(
-    model: Model, prompts: Sequence[Sequence[int]], settings: dict[str, Any], ends: set[int]
-) -> list[list[int]]:
-    longest = max(len(prompt) for prompt in prompts)
-    ids = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=model.device)
-    seen = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=model.device)
-    with _no_defaults(model):
-        out = model.net.generate(input_ids=ids, attention_mask=seen, pad_token_id=0, **settings)  # type: ignore
-    return [until_end(line, ends) for line in out[:, longest:].tolist()]
 
 
 @contextmanager

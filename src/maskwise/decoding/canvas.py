@@ -59,9 +59,9 @@ def plan(
 def _plan_within(prompts: Sequence[Sequence[int]], mask_id: int, new: int, block: int, seen: int) -> list[Block]:
     """Blocks that end where the model's own end, which are counted from the first token of the canvas.
 
-    `block` divides them. What stands after the model's block cannot be seen and is not shown: the canvas is shown up to
-    a multiple of `seen`, which is the model's block, or 1 where nothing past the active block exists yet. A canvas that
-    is full before the others has no slots in their last block.
+    `block` divides them. The model does not see tokens after its block, so the canvas is shown up to a multiple of
+    `seen`, which is the model's block, or 1 if nothing past the active block exists yet. A canvas that is full before
+    the others has no slots in their last block.
     """
     stages = max(-(-(len(prompt) % block + new) // block) for prompt in prompts)
     blocks = []
@@ -79,9 +79,9 @@ def _plan_within(prompts: Sequence[Sequence[int]], mask_id: int, new: int, block
 
 @dataclass(frozen=True)
 class Sheet:
-    """The canvases of S sequences on the device, laid end to end; changed in place as decoding goes on.
+    """The canvases of S sequences on the device, concatenated; decoding changes them in place.
 
-    One place more than the canvases need lies at the end: what padding writes goes there.
+    There is one more position at the end, to which padding writes.
     """
 
     ids: Tensor  # [T+1] int64
@@ -98,7 +98,7 @@ class Sheet:
         return Sheet(ids, torch.full_like(ids, -1), starts, lengths)
 
     def canvases(self) -> list[list[int]]:
-        """The canvases as they stand, on the host."""
+        """The current canvases, on the host."""
         return self._cut(self.ids)
 
     def orders(self) -> list[list[int]]:
@@ -108,16 +108,16 @@ class Sheet:
         flat = tensor.tolist()
         return [flat[start : start + length] for start, length in zip(self.starts, self.lengths, strict=True)]
 
-    def turn(self, places: Tensor, tokens: Tensor, flip: Tensor, open: Tensor, mask_id: int, step: Tensor) -> Tensor:
-        """Writes tokens where open rows flip, masks where others do. All [S, W], step [S, 1] -> open after it."""
+    def commit(self, places: Tensor, tokens: Tensor, flip: Tensor, open: Tensor, mask_id: int, step: Tensor) -> Tensor:
+        """Writes tokens to open rows that flip and re-masks the others. All [S, W], step [S, 1] -> the open rows."""
         return commit(self.ids, self.order, places, tokens, flip, open, step, mask_id)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The rows being worked on: W positions of each of S sequences, the shorter lists padded with closed ones."""
+    """The rows being decoded: W positions of each of S sequences, shorter lists padded with closed rows."""
 
-    places: Tensor  # [S, W] int64, flat places on the sheet; padding has the sheet's spare one
+    places: Tensor  # [S, W] int64, flat positions on the sheet; padding has the sheet's spare one
     positions: Tensor  # [S, W] int64, positions in the canvas
     open: Tensor  # [S, W] bool, still masked
 
@@ -146,7 +146,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Frame:
-    """What one forward pass reads: a span of each sequence's canvas. Steps that read the same spans share it."""
+    """The input of a forward pass: a span of each sequence's canvas. Steps that read the same spans share it."""
 
     index: Tensor  # [T] places on the sheet
     offsets: Tensor  # [S+1] int32
@@ -170,7 +170,7 @@ class Frame:
         return Batch(sheet.ids[self.index], None, self.offsets, self.starts, self.longest)
 
     def rows(self, model: Model, batch: Batch, members: Tensor, grid: Grid) -> Tensor:
-        """Hidden rows that speak of the grid's positions, [S * W]. members [S]: each lane's sequence in the batch."""
+        """Hidden rows that predict the grid's positions, [S * W]. members [S]: each lane's sequence in the batch."""
         return model.locate(batch, members[:, None], grid.positions).flatten()
 
 
@@ -196,7 +196,7 @@ class SoftSheet:
         return torch.where(mixed[:, None], self.embeds[index], model.embed(ids))
 
     def mix(self, model: Model, soft: SoftMask, logits: Tensor, places: Tensor) -> None:
-        """Takes in the predictions of these places. logits [S, W, V], places [S, W]."""
+        """Updates the mixtures of these positions. logits [S, W, V], places [S, W]."""
         tokens, among = predicted_tokens(logits)
         predicted = (among[..., None] * model.embed(tokens).float()).sum(dim=-2)
         assert model.mask_id is not None

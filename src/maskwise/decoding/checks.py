@@ -48,8 +48,10 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     """The options with the model's own end tokens filled in, or a UserError that says why they do not fit."""
     if model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
-    if model.family.noised:
-        _refuse_masked_tricks(model, options)
+    if model.family.noised:  # these need embeddings, predictions of committed tokens or a masked prompt
+        for name in ("soft_mask", "edit", "guidance"):
+            if getattr(options, name):
+                raise UserError(f"{model.name or model.kind} has no mask token: {name} does not apply, leave it out")
     options = for_model(model, options)
     inside = [sum(token == model.mask_id for token in prompt) for prompt in prompts]
     _check_length(options, bool(inside) and all(inside), model.block is not None)
@@ -61,15 +63,8 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     return options
 
 
-def _refuse_masked_tricks(model: Model, options: DecodingOptions) -> None:
-    """Options that need embeddings, predictions of committed tokens or a masked prompt, without a mask token."""
-    for name in ("soft_mask", "edit", "guidance"):
-        if getattr(options, name):
-            raise UserError(f"{model.name or model.kind} has no mask token: {name} does not apply, leave it out")
-
-
 def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
-    """The options as the model takes them: one that sees no block after a token's own is decoded block by block."""
+    """The options with the model's own block size, if it is a block diffusion model."""
     if model.block is None:
         return options
     _check_blocks(model.family, model.block, model.name or model.kind, options)
@@ -99,7 +94,7 @@ def _check_blocks(family: Family, seen: int, name: str, options: DecodingOptions
 
 
 def note_on_cache(model: Model, options: DecodingOptions) -> str:
-    """What a cache does without blocks, and the block to try: the largest of 32, 16, 8 and 4 that makes several."""
+    """A note on a cache without blocks, which suggests the largest block of 32, 16, 8 and 4 that gives several."""
     if options.cache == "none" or options.block is not None or model.block is not None or model.causal:
         return ""
     new = options.max_new_tokens
@@ -111,8 +106,8 @@ def note_on_cache(model: Model, options: DecodingOptions) -> str:
 
 
 def is_approximate(model: Model, options: DecodingOptions) -> bool:
-    """Does a cache or a window change what the model sees? Where it sees no later block, keys and values of finished
-    blocks are final: only those right of the active part of a block are not."""
+    """True if a cache or a window changes the model's predictions. In a block diffusion model keys and values of
+    finished blocks are final; only those right of the active part of a block are not."""
     if model.block is None:
         return options.approximate
     cut = options.block not in (None, model.block) and options.chosen_canvas != "growing"

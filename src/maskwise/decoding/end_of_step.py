@@ -51,7 +51,7 @@ def commit(
 ) -> Tensor:
     """Writes tokens to the open rows that flip and re-masks the closed ones that do; returns the rows open after it.
 
-    ids and order [T+1] are changed at `places`, except at the last place, which stands for padding. All others are
+    ids and order [T+1] are changed at `places`, except at the last position, which is padding. All others are
     [S, W], except step [S, 1]; tokens may be one for all.
     """
     kernel = _kernel(ids)

@@ -1,8 +1,8 @@
-"""The distribution of what an unmasking strategy writes, by enumeration instead of sampling (ours).
+"""Exact output distribution of an unmasking strategy, by enumeration instead of sampling (ours).
 
 A canvas with a few masks is a small probability tree: in each step the rows propose tokens, independently of each other
-(temperature 1), and the rule commits some of them. All proposals and all of the rule's own coin tosses are walked
-through, so what comes out is exact up to rounding. The cost grows like vocabulary ^ masks: for toys and for tests.
+(temperature 1), and the strategy commits some of them. All proposals and all of the strategy's own random draws are
+enumerated, so the result is exact up to rounding. The cost grows like vocabulary ^ masks: for toys and for tests.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ Predict = Callable[[Sequence[Canvas]], list[Tensor]]  # canvases -> for each the
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What a decoding ends in, and the mean number of forward passes it takes."""
+    """The probability of each filled canvas, and the mean number of forward passes."""
 
     probability: dict[Canvas, float]
     forwards: float
@@ -139,9 +139,9 @@ def _step(
 
 
 def _proposals(logits: Tensor, open: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Every combination of tokens the open rows may propose: whose it is [N], the tokens [N, W], its probability [N].
+    """Every combination of tokens the open rows may propose: its branch [N], the tokens [N, W], its probability [N].
 
-    logits [G, W, V], open [W], now [G, W]; closed rows stand.
+    logits [G, W, V], open [W], now [G, W]; closed rows keep their tokens.
     """
     p = logits.double().softmax(dim=-1)[:, open]  # [G, O, V]
     choices = list(product(range(logits.shape[-1]), repeat=p.shape[1]))
@@ -156,10 +156,10 @@ def _proposals(logits: Tensor, open: Tensor, now: Tensor) -> tuple[Tensor, Tenso
 def _tosses(
     open: Tensor, vocabulary: int, rule: Strategy, state: State, parameters: dict[str, float]
 ) -> tuple[Tensor, Tensor]:
-    """What the rule's own draws may amount to, [D, W], and with which probabilities, [D].
+    """All distinct outcomes of the strategy's own draws, [D, W], and their probabilities, [D].
 
-    Rules with a count rank their rows by the draws, so only the draws' order matters. Rules with a time toss one coin
-    a row, so each row's draw is either below its threshold (written as 0) or not (almost 1).
+    Strategies with a count rank their rows by the draws, so only their order matters. Strategies with a time draw once
+    per row, which is either below its threshold (written as 0) or not (almost 1).
     """
     width = len(open)
     if not rule.draws:
@@ -189,7 +189,7 @@ def _repeated(state: State, some: int, draws: Tensor) -> State:
 
 
 def _merged(branches: Sequence[_Branch]) -> list[_Branch]:
-    """Branches that stand on the same canvas go on as one; those with a memory differ in it and stay apart."""
+    """Merges branches with the same canvas; those with a memory stay apart."""
     if any(branch.memory is not None for branch in branches):
         return list(branches)
     total: dict[Canvas, float] = defaultdict(float)

@@ -24,6 +24,7 @@ from maskwise.decoding.strategies import Strategy
 from maskwise.decoding.strategies.levenshtein import decode_with_edits, uses_edit_tokens
 from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
 from maskwise.models.batch import passes
+from maskwise.models.checkpoints.locations import refuse_swapped
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
 from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
@@ -119,6 +120,10 @@ def generate(
     if on_step is not None and not callable(on_step):
         raise UserError("on_step must be a function, which is called with a Snapshot after each step")
     options = chosen_options({name: given[name] for name in OPTION_NAMES}, dict(named))
+    refuse_swapped(model, prompts)
+    if options.temperature == 0 and (options.top_k, options.top_p) != (None, None) and not options.strategy.filtered:
+        unused = "top_k and top_p change nothing at temperature 0: give a temperature above 0 to sample"
+        warnings.warn(unused, UserNotice, stacklevel=3)
     opened = opened_model(model)
     refuse_other_mask(named.get("mask_id"), opened.mask_id, opened.name or opened.kind)
     listed = listed_prompts(prompts)
@@ -141,7 +146,7 @@ def _recorded(
     divergence: bool,
     on_step: OnStep,
 ) -> Generations:
-    """Decodes batch by batch and keeps what was used, what was generated, and on request how exact it is."""
+    """Decodes batch by batch and records settings, traces and, on request, the divergence from exact decoding."""
     options = for_model(model, options)
     if divergence:
         check_divergence(model, options)
@@ -149,7 +154,11 @@ def _recorded(
         ids = encode_prompts(model, prompts, options.chat, today=True)
         if seed is not None:
             generator = prompt_generators(model, seed, ids)
-        same_draws = _copied(generator) if divergence else None
+        same_draws: Generators = None  # a copy, so that exact decoding draws the same numbers
+        if divergence and generator is not None:
+            each = [generator] if isinstance(generator, torch.Generator) else generator
+            copies = [one.clone_state() for one in each]
+            same_draws = copies[0] if isinstance(generator, torch.Generator) else copies
         found = Generations(model=model.name or model.kind, settings=recorded_settings(model, options))
         if uses_own_sampler(model, ids, options, on_step is not None):
             found.settings |= {"sampler": "transformers"}
@@ -178,12 +187,6 @@ def _recorded(
 def prompt_generators(model: Model, seed: int, prompts: Sequence[Sequence[int]]) -> list[torch.Generator]:
     """A generator for each prompt, which depends on the seed, its tokens and the number of equal prompts before it."""
     return [torch_generator("generate", seed, parts, device=model.device) for parts in number_repeats(prompts)]
-
-
-def _copied(generator: Generators) -> Generators:
-    if generator is None or isinstance(generator, torch.Generator):
-        return None if generator is None else generator.clone_state()
-    return [one.clone_state() for one in generator]
 
 
 @torch.no_grad()
@@ -284,7 +287,7 @@ def _batches(
 def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: int) -> list[list[int]]:
     """The first `length` new tokens of each prompt, decoded greedily one per step, the most confident first.
 
-    `masks` further masks stand after them and stay masks.
+    `masks` further masks follow and stay masks.
     """
     new = length + masks
     options = check_request(model, prompts, DecodingOptions(max_new_tokens=new))
@@ -314,7 +317,7 @@ def _answer_blocks(model: Model, prompts: list[list[int]], length: int, new: int
 
 
 def _weights_laid_out(model: Model, forwards: int) -> AbstractContextManager[None]:
-    """The weights in the layout in which the products of so many forward passes are fastest."""
+    """Lays out the weights as is fastest for so many forward passes."""
     if model.causal or model.spread:
         return nullcontext()
     if model.device.type == "cuda":

@@ -59,7 +59,7 @@ class _Part:
     request: int
     prompt: list[int]
     answer: list[int]
-    masks: int  # that stand after them
+    masks: int  # after them
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ def log_likelihoods(
     """The log-likelihoods of answers, given as (prompt, answer) pairs, batched across them.
 
     method: auto is exact where that takes no more passes than `samples`, else monte-carlo; for an AR model the chain.
-    masks: how many masks stand after the answer. on_pass(done, total), requests, is called after each forward pass.
-    seed: what the draws of a request depend on beside its own tokens, so that other requests, their order and their
-        number do not matter, and equal requests get equal scores.
+    masks: the number of masks after the answer. on_pass(done, total), in requests, is called after each forward pass.
+    seed: the draws of a request depend on it and on the request's own tokens only, so that other requests do not
+        matter, and equal requests get equal scores.
     """
     if method not in METHODS:
         raise UserError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
@@ -144,7 +144,12 @@ def log_likelihoods(
         _lay_out(model, number, part.prompt, part.answer, chosen, samples, part.masks, seed)
         for number, (part, chosen) in enumerate(zip(parts, methods, strict=True))
     )
-    found = _read_all(model, layouts, len(parts), on_pass and _in_requests(on_pass, len(pairs)))
+
+    def after_pass(done: int) -> None:
+        if on_pass is not None:
+            on_pass(done * len(pairs) // max(len(parts), 1), len(pairs))
+
+    found = _read_all(model, layouts, len(parts), after_pass)
     for part, (total, _, _) in zip(parts, found, strict=True):
         if isnan(total):
             refuse_nonfinite_rows(model, [*part.prompt, *part.answer], f"request {part.request + 1}")
@@ -154,36 +159,25 @@ def log_likelihoods(
         totals, views, likeliest = zip(*read, strict=True)
         n = len(pairs[number][1])
         known = likeliest[0] if model.causal or n == 1 else None
-        told = max(chosen, key=METHODS[::-1].index)  # the least exact of the blocks'
-        visible = _visible_masks(model, len(pairs[number][0]) + n, masks)
-        likelihoods.append(Likelihood(sum(totals), n, told, sum(views), masks, known, visible))
+        least_exact = max(chosen, key=METHODS[::-1].index)  # of the blocks
+        # The last token of the answer sees the most of the masks after it.
+        end = len(pairs[number][0]) + n
+        visible = None if model.block is None else max(0, model.seen_by(end - 1, end + masks) - end)
+        likelihoods.append(Likelihood(sum(totals), n, least_exact, sum(views), masks, known, visible))
     _warn_of_hidden_masks(model, likelihoods, masks)
     return likelihoods
-
-
-def _visible_masks(model: Model, end: int, masks: int) -> int | None:
-    """How many of the masks from position `end` on, after an answer, its last token is predicted from: the most of its
-    tokens."""
-    if model.block is None:
-        return None
-    return max(0, model.seen_by(end - 1, end + masks) - end)
 
 
 def _warn_of_hidden_masks(model: Model, found: Sequence[Likelihood], masks: int) -> None:
     seen = [one.visible for one in found if one.visible is not None]
     if not seen or min(seen) == masks:
         return
-    told = str(max(seen)) if min(seen) == max(seen) else f"{min(seen)} to {max(seen)}"
+    visible = str(max(seen)) if min(seen) == max(seen) else f"{min(seen)} to {max(seen)}"
     warnings.warn(
-        f"visible masks after an answer: {told} of {masks}; a token sees none after its block of {model.block}",
+        f"visible masks after an answer: {visible} of {masks}; a token sees none after its block of {model.block}",
         UserNotice,
         stacklevel=4,
     )
-
-
-def _in_requests(on_pass: Callable[[int, int], Any], requests: int) -> Callable[[int, int], Any]:
-    """Parts that are done, told as requests."""
-    return lambda done, total: on_pass(done * requests // max(total, 1), requests)
 
 
 def _parts(request: int, prompt: list[int], answer: list[int], masks: int, block: int | None) -> list[_Part]:
@@ -199,7 +193,7 @@ def _parts(request: int, prompt: list[int], answer: list[int], masks: int, block
 
 
 def _method(model: Model, method: str, n: int, samples: int) -> str:
-    """What `auto` means for an answer of n tokens."""
+    """The estimator for an answer of n tokens."""
     if model.causal:
         return "chain"
     if method == "auto":
@@ -216,7 +210,12 @@ def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, 
         raise UserError(f"{what}: the answer contains the mask token, which the model never predicts; delete it")
     if model.causal and not prompt:
         raise UserError(f"{what} has no prompt: an autoregressive model needs at least one token before the answer")
-    model.check_sequence([*prompt, *answer, *[model.mask_id or 0] * masks], what)
+    model.check_sequence([*prompt, *answer], what)
+    if (longest := model.window - len(prompt) - len(answer)) < masks:
+        raise UserError(
+            f"{what} leaves room for {longest} masks in the context length of {model.name or model.kind}, "
+            f"{model.window} tokens: lower --masks {masks}"
+        )
 
 
 def _lay_out(
@@ -271,7 +270,7 @@ def sampled_subsets(n: int, samples: int, chance: torch.Generator) -> tuple[Tens
 
 
 def _read_all(
-    model: Model, layouts: Iterator[_Layout], count: int, on_pass: Callable[[int, int], Any] | None
+    model: Model, layouts: Iterator[_Layout], count: int, after_pass: Callable[[int], None]
 ) -> list[tuple[float, int, bool]]:
     """(weighted sum of log-probabilities, views, were all answer tokens the likeliest) of each layout."""
     read, weights, owner, views = [], [], [], [0] * count
@@ -282,8 +281,7 @@ def _read_all(
             weights.append(layout.weights[first:last, None].expand(asked.shape)[asked])
             owner.append(torch.full((len(weights[-1]),), layout.number))
             views[layout.number] += last - first
-        if on_pass is not None:
-            on_pass(parts[-1][0].number + 1, count)
+        after_pass(parts[-1][0].number + 1)
     if not read:
         return []
     # Only now is anything read back from the device.

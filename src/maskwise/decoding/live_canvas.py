@@ -1,4 +1,4 @@
-"""What a terminal shows while text is decoded: the generation canvas as it fills in, or a bar of steps."""
+"""Terminal display during decoding: the generation canvas as it fills in, or a progress bar of steps."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -50,7 +50,7 @@ class DecodingLoop:
         self.generator, self.on_step = generator, on_step
         self.mask_id = model.mask_id
         self.strategy, self.parameters = options.strategy, options.all_parameters
-        # With guidance every canvas has an unconditional copy, in which the prompt is masked.
+        # With guidance every canvas has an unconditional copy with a masked prompt.
         copies = [[self.mask_id] * len(prompt) for prompt in prompts] if options.guidance else []
         self.sheet = Sheet.lay([*prompts, *copies], options.max_new_tokens, self.mask_id, model.device)
         self.soft = SoftSheet.blank(model, len(self.sheet.ids)) if options.soft_mask else None
@@ -60,7 +60,7 @@ class DecodingLoop:
         self.whole = Grid.over(self.sheet, range(len(prompts)), everything)  # [S, longest canvas]
         self.prompt_lengths = torch.tensor([[len(prompt)] for prompt in prompts]).to(model.device)
         self.forwards = [0] * len(prompts)
-        self.finite = torch.zeros(len(prompts), device=model.device)  # sums, of which only whether they are counts
+        self.finite = torch.zeros(len(prompts), device=model.device)  # sums that are finite if all logits were
         self.step = 0
         self.passes = Passes(model)
         self.kept: tuple[list[int], KeyValues] | None = None
@@ -148,13 +148,13 @@ class DecodingLoop:
         return seen
 
     def store(self, lanes: "Lanes", copies: int) -> KeyValues:
-        """A cache for these lanes: the previous block's where it fits, because a block's first pass fills it anew.
+        """A cache for these lanes: the previous block's if it fits, because a block's first pass refills it.
 
-        Of a model that sees no later block, what stands before the previous block stays as it is: that pass begins
-        there, and computes the previous block's keys and values once more, from its last commit.
+        In a block diffusion model the keys and values before the previous block are final: the first pass begins at the
+        previous block and recomputes it after its last commit.
         """
         within, options = self.model.block is not None, self.options
-        # A key that does not exist yet, but would be seen, must not lie in the cache.
+        # The cache must not hold visible keys of tokens that do not exist yet.
         grows = options.chosen_canvas == "growing" and options.block != self.model.block
         canvases = self.sheet.lengths if within and not grows else lanes.block.shown
         lengths = [canvases[s] for s in lanes.sequences] * copies
@@ -167,7 +167,7 @@ class DecodingLoop:
         return self.kept[1]
 
     def _chance(self, schedule: BlockSchedule, lanes: "Lanes", step: int, grid: Grid) -> Chance:
-        """What this step draws from: one generator for all, or one per sequence.
+        """The random generators of this step: one for all, or one per sequence.
 
         A sequence with a generator of its own draws as many numbers as it would if it were decoded alone: one for each
         row of the block, or from the second step on one for each open row where the grid is narrowed to those.
@@ -182,7 +182,7 @@ class DecodingLoop:
         return OneEach(generators, widths, (grid.open.cumsum(dim=1) - 1).clamp(min=0))
 
     def _propose(self, logits: Tensor, grid: Grid, chance: Chance) -> tuple[Rows, Tensor | None]:
-        """The rows, and beside them the log-probabilities of the tokens among those they were chosen from, if known."""
+        """The rows, and the log-probabilities of their tokens in the distribution they were drawn from, if known."""
         options = self.options
         sharpened = sharpen(logits, options.temperature, options.top_k, options.top_p)
         tokens, known = propose(sharpened, options.temperature, chance)
@@ -215,9 +215,9 @@ class DecodingLoop:
     def _write(self, lanes: "Lanes", grid: Grid, tokens: Tensor, flip: Tensor, edits: Tensor | None) -> Grid:
         open = grid.open
         for places in self._both(grid.places):
-            open = self.sheet.turn(places, tokens, flip, grid.open, self.mask_id, lanes.clock)
+            open = self.sheet.commit(places, tokens, flip, grid.open, self.mask_id, lanes.clock)
             if edits is not None:  # rows that hold a token and get another
-                self.sheet.turn(places, tokens, edits, edits, self.mask_id, lanes.clock)
+                self.sheet.commit(places, tokens, edits, edits, self.mask_id, lanes.clock)
         return replace(grid, open=open)
 
     def _both(self, places: Tensor) -> list[Tensor]:
@@ -235,7 +235,7 @@ class DecodingLoop:
         ended = (new_end & (masked.cumsum(dim=1) == 0)).any(dim=1)
         fill = masked & ended[:, None] & (places < len(sheet.ids) - 1)
         now = self.steps_taken(range(len(self.prompts))) - 1  # this step is counted already
-        sheet.turn(places, self.ends[:1], fill, masked, self.mask_id, now)
+        sheet.commit(places, self.ends[:1], fill, masked, self.mask_id, now)
         return {s for s, over in enumerate(ended.tolist()) if over}
 
     def steps_taken(self, sequences: Sequence[int]) -> Tensor:
@@ -272,7 +272,7 @@ def _finite(logits: Tensor, rows: Rows, known: Tensor | None) -> Tensor:
 def _stays(
     schedule: BlockSchedule, active: list[int], step: int, grid: Grid, again: Tensor | None, stopped: list[bool]
 ) -> list[bool]:
-    """Which lanes go on after `step` steps of the block. again [S]: those that are read again for edits."""
+    """True for lanes that continue after `step` steps of the block. again [S]: those read again for edits."""
     if schedule.lengths is not None:
         going = [step < schedule.lengths[lane] for lane in active]
     else:
@@ -281,7 +281,7 @@ def _stays(
 
 
 class Lanes:
-    """The sequences still being decoded in a block, one lane each, and what each forward pass reads of them.
+    """The sequences still being decoded in a block, one lane each, and the input of each forward pass.
 
     Without a cache a sequence that is done leaves the batch. The cache is laid out once per block, so with a cache the
     sequence stays in the batch with an empty span: nothing of it is read.
@@ -307,7 +307,7 @@ class Lanes:
         return places
 
     def reading(self, step: int) -> tuple[Frame, KeyValues | None, list[Tensor]]:
-        """What this step reads, the cache, and the lanes' sequences in the batch (with guidance their copies' too)."""
+        """The frame of this step, the cache, and the lanes' sequences in the batch (with guidance also copies)."""
         options = self.loop.options
         if options.cache == "none":
             everything = True

@@ -1,4 +1,4 @@
-"""Where a command's prompts come from: its argument, a file, standard input; and the answers to score. No torch."""
+"""Prompts of a command from its argument, a file or standard input, and the answers to score. Imports no torch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from maskwise.tasks.tables import located_rows
 if TYPE_CHECKING:
     from maskwise.models.generation import PromptInput
 
-# What `maskwise generate` continues when it is given nothing: a document the embedded models can go on with.
+# The prompt of `maskwise generate` without an argument: a document that the embedded models can continue.
 TRY = """Word: otter
 Kind:[animal].
 
@@ -45,7 +45,7 @@ def read_prompts(file: Path) -> "Sequence[PromptInput]":
     """One prompt per line; a .jsonl file has one JSON object with a "prompt" or "messages" per line."""
     if file.suffix in (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet"):
         return [_prompt(row, where) for where, row in located_rows(file)]
-    return prompts_of(read_text(file, "give one prompt a line").split("\n"), str(file))
+    return prompts_of(read_text(file, "save it as .txt, a prompt a line, or as .jsonl or .csv").split("\n"), str(file))
 
 
 def _prompt(row: Any, where: str) -> "PromptInput":
@@ -56,16 +56,13 @@ def _prompt(row: Any, where: str) -> "PromptInput":
     if len(given) == 2:
         raise UserError(f"{where} has prompt, and also messages: keep one of them")
     found: Any = row[given[0]] if given else None
-    if not (isinstance(found, str) and given == ["prompt"]) and not _are_messages(found):
+    turns = found if isinstance(found, list) and found else [None]
+    are_messages = all(isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in turns)
+    if not (isinstance(found, str) and given == ["prompt"]) and not are_messages:
         keys = keys_in_words(row)
         raise UserError(f"{where} has the keys {keys}: write a text prompt, or messages of role and content")
     prompt: PromptInput = found
     return prompt
-
-
-def _are_messages(given: object) -> bool:
-    turns = given if isinstance(given, list) and given else [None]
-    return all(isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in turns)
 
 
 def prompts_of(lines: Iterable[str], what: str) -> list[str]:

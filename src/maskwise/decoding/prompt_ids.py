@@ -1,6 +1,7 @@
 """From prompts to token ids: plain text, chats, or ids as they are."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, TypeGuard
 
 from maskwise.models.generation import Messages, PromptInput
@@ -38,7 +39,7 @@ def encode_prompts(
     every: Sequence[object] = [prompts] if isinstance(prompts, str) or is_chat(prompts) else prompts
     encoded = []
     for number, prompt in enumerate(every, start=1):
-        if isinstance(prompt, int):
+        if isinstance(prompt, Real) or getattr(prompt, "ndim", None) == 0:
             raise UserError("prompts is a list of prompts: put the token ids of one prompt in a list of their own")
         if is_chat(prompt):
             if not has_chat_template(model):
@@ -47,8 +48,10 @@ def encode_prompts(
             if chat is False:
                 raise UserError(f"prompt {number} is a list of messages, which need the chat template: leave chat out")
             encoded.append(chat_ids(model, prompt, f"prompt {number}", today))
+        elif not isinstance(prompt, Iterable):
+            raise UserError(f"prompt {number} is {prompt!r}: give a text, messages or a list of token ids")
         elif not isinstance(prompt, str):
-            encoded.append([_whole(token, number) for token in prompt])  # type: ignore[attr-defined]
+            encoded.append([_whole(token, number) for token in prompt])
         elif not is_writable(prompt):
             raise UserError(f"prompt {number} is not UTF-8 text, or holds half a surrogate pair: write it as UTF-8")
         elif model.tokenizer is None:
@@ -61,6 +64,8 @@ def encode_prompts(
 
 
 def _whole(token: Any, number: int) -> int:
+    if not isinstance(token, Real) and getattr(token, "ndim", None) != 0:
+        raise UserError(f"prompt {number} holds {token!r}: give token ids, whole numbers, or each text by itself")
     if int(token) != token:
         raise UserError(f"prompt {number} holds {float(token):g}: token ids are whole numbers")
     return int(token)

@@ -1,9 +1,9 @@
 """CUDA-graph cache: forward passes of repeated shapes are captured once, then replayed.
 
-Such a pass is given tensors that stay where they are, refilled before it. On CUDA it can then be recorded: a short pass
-waits for its thousand launches and not for arithmetic, and as a CUDA graph it is launched as one. The graphs, and the
-caches they write to, are kept with the model for the next generation of the same lengths. A graph reads weights by
-their addresses: new values in the same place are seen, and where anything else about the network changes, all go.
+The inputs of a repeated pass are copied into tensors that keep their addresses, so that it can be captured on CUDA: the
+time of a short pass is that of its thousand kernel launches, and a CUDA graph is one launch. The graphs and the caches
+they write to are kept with the model for the next generation of the same lengths. A graph reads weights by their
+addresses: it sees new values at the same address, and if anything else about the network changes, all are dropped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from maskwise.models.families.layers import Frequencies
 from maskwise.models.model import Model
 
 LONGEST = 4096  # tokens; a longer pass hides its launches, and recorded would only hold on to memory
-UNRECORDED = 2  # times a pass is taken as it is, so that one that does not come back costs nothing
+UNRECORDED = 2  # eager passes before a capture, so that a pass that is not repeated costs nothing
 MOST_KEPT = 32  # sets of recordings, one for each list of lengths, and passes of a set: a growing canvas has many
 SHARE_KEPT = 16  # at most this part of the device's memory is held on to between generations
 
@@ -55,8 +55,10 @@ class Recordings:
         return sum(stored) + sum(repeat.bytes for repeat in self.repeats.values())
 
     def forget_the_oldest(self) -> bool:
-        """Of many passes, those not recorded first; whether recorded ones are left. The others are still counted, for
-        the pass that opens a block may come back only twice in a generation."""
+        """Drops the oldest of too many passes, uncaptured ones first; returns whether captured ones are left.
+
+        Uncaptured passes are still counted: the first pass of a block may repeat only twice in a generation.
+        """
         recorded = [shape for shape, repeat in self.repeats.items() if repeat.recorded is not None]
         others = [shape for shape in self.repeats if shape not in recorded]
         kept = {*[*others, *recorded][-MOST_KEPT:]}
@@ -92,16 +94,12 @@ class Kept:
 
 
 def kept_with(model: Model) -> Kept:
-    if model.recordings is None:
-        model.recordings = _for_device(model.device)
+    if model.recordings is None and model.device.type == "cuda":
+        budget = torch.cuda.get_device_properties(model.device).total_memory // SHARE_KEPT
+        model.recordings = Kept(partial(graph_recorder, model.device), budget)
+    elif model.recordings is None:
+        model.recordings = Kept(None, 0)
     return model.recordings
-
-
-def _for_device(device: torch.device) -> Kept:
-    if device.type != "cuda":
-        return Kept(None, 0)
-    budget = torch.cuda.get_device_properties(device).total_memory // SHARE_KEPT
-    return Kept(partial(graph_recorder, device), budget)
 
 
 class Passes:
@@ -151,7 +149,7 @@ class Passes:
         self.used = self.kept.take(self.state, lengths) or Recordings(lengths, self.kept.recorder())
         for repeat in self.used.repeats.values():
             repeat.shown = None
-            # Another thread may decode now, and the first pass of a thread makes what no recording may make.
+            # Another thread may decode now, and the first pass of a thread allocates what a capture must not.
             repeat.times = min(repeat.times, UNRECORDED - 1)
         return self.used
 
@@ -234,7 +232,7 @@ def _modules(module: nn.Module) -> Iterator[nn.Module]:
     """All modules except stacked experts, which report their own address."""
     laid = False
     if isinstance(module, Experts):
-        module.lay_out()  # before its state is told
+        module.lay_out()  # it may change the addresses
         laid = module.grouped is not None
     yield module
     for name, child in module.named_children():

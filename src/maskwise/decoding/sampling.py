@@ -1,4 +1,4 @@
-"""From logits to a proposed token per row, and to how sure the model is of it.
+"""Proposed tokens from logits, and measures of the model's confidence in them.
 
 Shapes: S sequences, W rows of each (a block's masks, padded to the widest), V tokens.
 """
@@ -39,7 +39,7 @@ def sharpen(logits: Tensor, temperature: float, top_k: int | None, top_p: float 
 def propose(sharpened: Tensor, temperature: float, chance: Chance) -> tuple[Tensor, Tensor | None]:
     """One token per row: the likeliest, or with a temperature a sample (Gumbel trick). [S, W, V] -> [S, W].
 
-    Beside it the tokens' log-probabilities, where they come with the choice (end_of_step.py).
+    Also their log-probabilities, if the kernel computes them (end_of_step.py).
     """
     return (gumbel(sharpened, chance).argmax(dim=-1), None) if temperature > 0 else likeliest(sharpened)
 

@@ -1,4 +1,4 @@
-"""How many steps a block takes, how many rows each commits or between which noise levels it goes, when editing ends."""
+"""Schedules of a block: its steps, the rows or noise levels of each step, and the end of editing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,12 +76,12 @@ class Editing:
         self.began_open = self.after < 0  # [S] whether the last one began with any
 
     def count(self, open: Tensor) -> None:
-        """Before a pass. open [S, W]."""
+        """Counts a pass before it begins. open [S, W]."""
         self.began_open = open.any(dim=-1)
         self.after = self.after + (~self.began_open)
 
     def goes_on(self, edits: Tensor) -> Tensor:
-        """After it: whether there is to be another, with what it edited [S, W] -> [S]."""
+        """True for lanes that need another pass, after one with these edits [S, W] -> [S]."""
         return self.began_open | (edits.any(dim=-1) & (self.after < PASSES_AFTER))
 
     def keep(self, lanes: Tensor) -> "Editing":

@@ -79,7 +79,7 @@ def score_requests(
 
 
 def _encoded(model: Model, request: ScoreRequest) -> tuple[str, str] | tuple[list[int], list[int]]:
-    """A prompt as it stands, with its answer; a question or a chat as the chat template has it, in token ids."""
+    """A prompt and its answer unchanged; a question or a chat through the chat template, in token ids."""
     templated, content = has_chat_template(model), request.content
     if isinstance(content, TextPair) and not (content.is_question and templated):
         return content.plain_prompt, content.answer
@@ -99,11 +99,8 @@ def score_lines(answers: Sequence[str], likelihoods: Sequence[Likelihood]) -> It
     yield f"{'log-likelihood':>14}  {'tokens':>6}  {'estimator':11}  {'passes':>6}  {'masks':>5}  answer"
     for answer, one in zip(answers, likelihoods, strict=True):
         numbers = f"{one.log_likelihood:14.4f}  {one.tokens:6}  {one.method:11}  {one.forwards:6}  {one.masks:5}"
-        yield f"{numbers}  {_shortened(repr(answer), 26)}"
+        shown = repr(answer)
+        yield f"{numbers}  {shown if len(shown) <= 26 else shown[:25] + '…'}"
     total, tokens = sum(one.log_likelihood for one in likelihoods), sum(one.tokens for one in likelihoods)
     passes = sum(one.forwards for one in likelihoods)
     yield f"{total:14.4f}  {tokens:6}  {'total':11}  {passes:6}  {'':5}  {total / tokens:.4f} nats per token"
-
-
-def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"

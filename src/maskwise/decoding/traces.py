@@ -1,4 +1,4 @@
-"""What a call of `generate` records: its settings, one trace per prompt, and the file they are written to."""
+"""Records of a call of `generate`: its settings, one trace per prompt, and their file."""
 
 from collections.abc import Iterable
 from dataclasses import fields

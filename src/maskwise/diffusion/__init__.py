@@ -1,4 +1,4 @@
-"""What training means: schedules, noise, objectives, and the fused head + cross-entropy + total variation.
+"""Training objectives: schedules, noise, losses, and the fused head + cross-entropy + total variation.
 
 Names are imported on first use, so that objectives and schedules can be listed without torch.
 """

@@ -13,7 +13,7 @@ from maskwise.models.model import Model
 
 @dataclass(frozen=True)
 class Taught:
-    """Of the m loss rows of a call: which learn a teacher's distribution, and its hidden states there."""
+    """The loss rows of a call that learn a teacher's distribution, and the teacher's hidden states there."""
 
     rows: Tensor  # [k] of 0..m-1
     others: Tensor  # [m - k]
@@ -24,9 +24,9 @@ class Taught:
 def taught_rows(example: Noised, mask_id: int) -> Tensor:
     """[m] True at loss rows with nothing visible to their right.
 
-    There the teacher's distribution given the clean prefix is an unbiased target, whatever part of the prefix is
-    masked: its mean over the hidden tokens is the distribution the model should predict. With a visible token to the
-    right it would be biased.
+    There the teacher's distribution given the clean prefix is an unbiased target, also if part of the prefix is masked:
+    its mean over the hidden tokens is the distribution the model should predict. With a visible token to the right it
+    would be biased.
     """
     visible = (example.ids != mask_id).nonzero()[:, 0]
     return example.rows > (int(visible[-1]) if len(visible) else -1)

@@ -39,7 +39,7 @@ class LinearCeTv(NamedTuple):
 
 
 class ViewScores(NamedTuple):
-    """What two views say of the same rows, each [N]: cross-entropies, sum_v |p1 - p2|, whether the argmax is right."""
+    """Scores of two views of the same rows, each [N]: cross-entropies, sum_v |p1 - p2|, whether the argmax is right."""
 
     ce1: Tensor
     ce2: Tensor
@@ -109,7 +109,7 @@ def _full_precision(weight: Tensor) -> torch.autocast:
 
 
 def _check_rows(chunk: int | None, targets: Tensor, *others: Tensor) -> None:
-    """Rows that no chunk visits would silently keep whatever lay in the memory of their gradients."""
+    """Refuses unequal lengths: the gradients of rows outside every chunk would be uninitialised memory."""
     if chunk is not None and chunk < 1:
         raise UserError(f"chunk {chunk} holds no row: give 1 or more, or leave it out")
     if any(len(other) != len(targets) for other in others):
@@ -187,7 +187,7 @@ def _sweep(
     )
     ce_weights = ce_weights.to(working)
     if tv_weights is not None:
-        # Equal rows must cancel exactly, whatever order the matrix product sums them in.
+        # Equal rows must cancel exactly, in any order of summation of the matrix product.
         tv_weights = tv_weights.to(working).masked_fill((views[0] == views[1]).all(1), 0.0)
     for start in range(0, count, step):
         rows = slice(start, start + step)
@@ -199,7 +199,7 @@ def _sweep(
             ce, tv, grad = _ce_tv_in_place(logits, targets[rows], ce_weights[rows], tv_weights[rows], factor.dtype)
             sums[1] += tv.double().sum()
         sums[0] += ce.double().sum()
-        del logits  # or two chunks of logits would live while the next is made; likewise below
+        del logits  # or two chunks of logits would be in memory at a time
         if wants_views:
             back = _product(grad, factor)
             for place, part in zip(view_grads, back.chunk(len(views)), strict=True):

@@ -1,4 +1,4 @@
-"""What a training objective is: a value with its paper, its noise, its loss, and the settings it takes.
+"""The type of training objectives: paper, noise, loss, and the settings of each.
 
 To add an objective, write its functions and an `Objective` value in a module of your own, and pass the value as
 `objective=` to `mw.train`. In the package, that file goes into objectives/, and one line of objectives/__init__.py
@@ -40,7 +40,7 @@ class ObjectiveSettings(Protocol):
 
 @dataclass(frozen=True)
 class Noising:
-    """What a document is noised with."""
+    """The mask, generator and settings for noising a document."""
 
     mask_id: int
     generator: "Generator"  # every random draw comes from it

@@ -1,7 +1,7 @@
 """The mask-agnostic loss: two views of a noised pair that differ in the number of masks at their end must agree.
 
-Piskorz et al., Masks Can Be Distracting, arXiv 2511.21338. `anchored_call` is ours: what the tuned model says with
-masks appended is drawn to what the model said before tuning without them, so that tuning moves nothing else.
+Piskorz et al., Masks Can Be Distracting, arXiv 2511.21338. `anchored_call` is ours: the tuned model learns to predict
+with appended masks what the untuned model predicts without them, so that tuning changes nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -103,8 +103,8 @@ def mask_agnostic_call(model: Model, views: Sequence[Views], one_branch: bool = 
 def anchored_call(model: Model, call_model: Callable[..., Any], views: Sequence[Views]) -> Call:
     """sum ce_weights * CE + sum tv_weights * KL(anchor || model) of the first views, means over the pairs.
 
-    The anchor is what the model said of the second views before tuning: its adapter is switched off for a pass without
-    gradient. `call_model` is the model or what DDP or FSDP2 put around it. The loss returns (loss, CE, KL).
+    The anchor is the untuned model's prediction for the second views: the adapter is switched off for a pass without
+    gradient. `call_model` is the model or its DDP or FSDP2 wrapper. The loss returns (loss, CE, KL).
     """
     anchored = Batch.pack([view.second for view in views], model.device)
     rows = [view.rows for view in views]

@@ -1,4 +1,4 @@
-"""Comparing models: the first is what the others are measured against.
+"""Comparison of models with the first one.
 
 Each is named by a run folder of `maskwise diagnose`, a model, or the folder of an adapter that `maskwise tune` wrote
 (alone, or as MODEL+FOLDER). Models are asked here, all the same questions. The result is one object (`--json`), a table
@@ -96,7 +96,7 @@ def run_of(
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from the first model to the others, measured on the same questions.
+    """The changes from the first model to the others, measured on the same questions.
 
     models: each model's own numbers by its label. changes: for every model but the first, each change with its paired
     95 % interval. reduction: how much of the degradation over mask counts is gone in the second model, also where its
@@ -120,7 +120,7 @@ class Comparison:
         return finding(self.readings, compared=True).sentence
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Draws the side-by-side page into `out`, or beside the first run; returns its path."""
+        """Draws the side-by-side page into `out`, or next to the first run; returns its path."""
         rows = rows_of(self.models, self.changes)
         return write_page(self.readings, home_of(self.readings) if out is None else Path(out), rows)
 
@@ -242,7 +242,8 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         records = with_counts(main_records(of_probe(reading.run, "mask-count")), shared)
         scores = scores | {"degradation": degradation(records), "mask_tax": mask_tax(records)}
     held_out = reading.entries("nelbo")
-    steps = few_steps_of(reading.run)
+    by_count = by_steps(of_probe(reading.run, "few-steps"))
+    steps = {count: degradation(records) for count, records in by_count.items()}
     recalled = [
         entry.accuracy
         for entry in reading.entries("recall")
@@ -276,11 +277,6 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
     )
 
 
-def few_steps_of(run: RunOnDisk) -> dict[str, Score]:
-    """Relative degradation over mask counts for each number of steps."""
-    return {steps: degradation(records) for steps, records in by_steps(of_probe(run, "few-steps")).items()}
-
-
 def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
     """The records of each number of steps, as those of a mask-count probe."""
     counts = sorted({record.condition["steps"] for record in records})
@@ -291,7 +287,7 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
-    """What is different after, each with a paired 95 % interval; over mask counts: over those of both."""
+    """The differences between two runs with paired 95 % intervals, over the mask counts that both have."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
     then, now = (by_steps(side) for side in pairs["few-steps"])
     own = pairs["mask-count"]
@@ -318,7 +314,7 @@ def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
 
 
 def with_two_masks(condition: Condition) -> bool:
-    """Of the recall probe's conditions those that show the price of a cure, at all distances."""
+    """The conditions of the recall probe that show the cost of a mitigation, at all distances."""
     return condition["question"] == LAST and condition["masks"] == 2 and condition["fillers"] == 0
 
 

@@ -43,7 +43,7 @@ class PreparedQuestion:
 
 
 class _Answered(Exception):
-    """Leaves `generate` once every answer of a batch stands: what is written after it cannot change it any more."""
+    """Leaves `generate` once every answer of a batch is committed: later steps cannot change it."""
 
 
 class Remembering(Model):
@@ -81,7 +81,7 @@ def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping
 
 
 def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Marked]:
-    """One greedy step over MASKS masks, of which those beyond the second together weigh as much as one."""
+    """One greedy step over MASKS masks; those beyond the second together have the attention weight of one."""
     assert model.mask_id is not None
     prompts = []
     for question in questions:
@@ -105,7 +105,7 @@ def marked(
 def first_tokens(
     model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
 ) -> list[FirstToken]:
-    """What `generate` writes right after each prompt; it is left as soon as all of that is known. A vote needs all
+    """The first token that `generate` writes after each prompt; it stops once all are known. A vote needs all
     steps."""
     if "vote" in options:
         return [FirstToken(one.ids[0]) for one in generate(model, prompts, masks, **options)]

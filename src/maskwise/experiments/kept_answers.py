@@ -1,4 +1,4 @@
-"""Answers of an unfinished comparison of mitigations, kept on file so that a killed one goes on where it was."""
+"""Answers of an unfinished comparison of mitigations, kept on file so that it can be resumed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The comparison of mitigations (ours): what brings back the answer that 200 masks took away, and at what price.
+"""The comparison of mitigations (ours): how much of the accuracy lost to 200 masks each recovers, and at what cost.
 
-Every mitigation decodes the same questions on a canvas of 200 masks, greedily, and its answer is the token it writes
-first in reading order. The price is its speed (tokens per forward pass) and the training it needs. All decoders but the
-one-step ones take 40 steps for the 200 tokens, so they are compared at equal speed.
+Every mitigation decodes the same questions on a canvas of 200 masks, greedily, and its answer is the first token in
+reading order. The cost is its speed (tokens per forward pass) and the training it needs. All decoders but the one-step
+ones take 40 steps for the 200 tokens, so they are compared at equal speed.
 
 Of each both ends are measured, before and after: accuracy and likelihood with 2 masks (only training can change them)
 and with 200. The share of the loss that is recovered is (a200' - a200) / (a2 - a200), so lowering the accuracy with 2
@@ -131,7 +131,7 @@ DEFAULT = Exam()
 
 
 def asked(exam: Exam, adapters: int) -> int:
-    """How many questions are answered in all; with two masks by the model and with each of so many adapters too."""
+    """The number of answers in all, including those with two masks by the model and by each adapter."""
     tuned = 2 * adapters + (1 if adapters else 0)
     return len(exam.tasks) * exam.points * (1 + len(MITIGATIONS) + tuned)
 
@@ -154,7 +154,7 @@ def cures(
     any_base: bool = False,
     out: str | Path | None = None,
 ) -> Mitigations:
-    """Compares mitigations of the sensitivity to masks on one model: what each brings back, and at what price.
+    """Compares mitigations of the sensitivity to masks on one model: what each recovers, and at what cost.
 
     Arguments:
         model: a name or an opened masked model.
@@ -201,12 +201,13 @@ def cures(
         task = bar.add_task("Asking", total=total)
         forecast = Forecast(total, f"{total:,} answers with canvases of {MASKS} tokens", bar.console.print)
         answered: list[int] = []
+        mitigations = total // len(exam.tasks) // exam.points
 
         def advance(count: int) -> None:
             bar.advance(task, count)
             answered.append(count)
-            if len(answered) == total // len(exam.tasks) // exam.points:  # each mitigation has answered the first batch
-                forecast.advance(sum(answered))
+            if len(answered) % mitigations == 0:  # a batch of the forecast: one answer batch of each mitigation
+                forecast.advance(sum(answered[-mitigations:]))
 
         found = compare_mitigations(opened, adapters, exam, advance, kept)
     if folder is not None:
@@ -216,7 +217,7 @@ def cures(
 
 
 def _identity(models: Sequence[Model], exam: Exam) -> Mapping[str, Any]:
-    """What must be the same for a comparison to go on."""
+    """The identity of a comparison: it is resumed only if this is the same."""
     return {"models": list(map(fingerprint, models)), "exam": [exam.points, exam.seed], "maskwise": __version__}
 
 
@@ -306,7 +307,7 @@ def for_blocks(mitigation: Mitigation, block: int | None) -> Mitigation | None:
 
 
 def _within(mitigation: Mitigation | None, questions: Sequence[PreparedQuestion], block: int | None) -> dict[str, Any]:
-    """What differs where the model has blocks of its own: its speed, and why there is no accuracy."""
+    """Changes to the entry for a block diffusion model: its speed, and why there is no accuracy."""
     if block is None:
         return {}
     if mitigation is None:
@@ -331,7 +332,7 @@ def model_for(mitigation: Mitigation, model: Model, adapters: Sequence[TunedAdap
 
 
 def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
-    """Of each task, the examples mixed at random with the distractors, the question last (format B)."""
+    """The questions of each task: examples mixed at random with distractors, the question last (format B)."""
     check_letters(model.tokenizer)
     found = []
     for task in exam.tasks:

@@ -1,4 +1,4 @@
-"""`maskwise reproduce`: a card's settings run, its score beside the published one, and the setting that moves it most.
+"""`maskwise reproduce`: runs a card, compares its score with the published one, finds the setting that moves it most.
 
 One setting is changed at a time, on the same questions: paired differences from the card's own run, whose intervals
 hold together (Bonferroni). The budget is for these; where it is short, fewer questions are asked of each.
@@ -13,6 +13,7 @@ import numpy as np
 
 from maskwise.decoding.checks import check_request, end_tokens
 from maskwise.decoding.generate import decode, prompt_generators
+from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.experiments.score_cards import SETTINGS, ScoreCard, card_questions, variations
 from maskwise.models.checkpoints.opening import open as open_model
@@ -73,27 +74,23 @@ def answers(model: Model, card: ScoreCard, data: Path | None, most: int | None =
     prompts = encode_prompts(model, [one.asked for one in asked], card.chat)
     check_request(model, prompts, card.options)
     draws = prompt_generators(model, card.seed, prompts) if card.temperature else None
-    ends = set(end_tokens(model))
+    ends = end_tokens(model)
     made = decode(model, prompts, card.options, draws, batch=card.batch)
-    found = []
-    for one, generation in zip(asked, made, strict=True):
-        length = next((place for place, token in enumerate(generation.ids) if token in ends), len(generation.ids))
-        text = model.tokenizer.decode(generation.ids[:length], skip_special_tokens=True)
-        found.append(is_right(text, one.label, check))
-    return np.array(found, dtype=bool)
+    texts = [text_before_end(model, generation.ids, ends) for generation in made]
+    return np.array([is_right(text, one.label, check) for one, text in zip(asked, texts, strict=True)], dtype=bool)
 
 
 def affordable(
     card: ScoreCard, asked: Sequence[tuple[str, Any]], questions: int, taken: float, budget: float
 ) -> int | None:
-    """How many questions each variation can be asked, from the time of the card's own run; None if too few."""
+    """The number of questions for each variation, by the time of the card's own run; None if too few."""
     needed = taken * sum(_cost(card.changed(*one)) / _cost(card) for one in asked)
     count = questions if needed <= budget else int(questions * budget / needed)
     return count if count >= min(FEWEST, questions) else None
 
 
 def _cost(card: ScoreCard) -> float:
-    """Forward passes times the canvas, in which a question's time is roughly proportional."""
+    """Forward passes times the canvas; the time of a question is roughly proportional to it."""
     return float((card.steps or card.canvas) * card.canvas)
 
 

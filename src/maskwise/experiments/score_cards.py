@@ -124,7 +124,7 @@ def read_card(name: str) -> ScoreCard:
 
 
 def variations(card: ScoreCard) -> list[tuple[str, Any]]:
-    """What is tried one at a time: what the card says, else one other value of each setting."""
+    """The variations, tried one at a time: the card's own, else one other value of each setting."""
     if card.vary:
         return [(setting, value) for setting, values in card.vary.items() for value in values]
     steps, block = card.steps or card.canvas, card.block
@@ -171,13 +171,19 @@ def card_questions(card: ScoreCard, data: Path | None) -> tuple[list[Labelled], 
     if path is None:
         raise UserError(f"the card's task {card.task} needs its questions: give --data PATH")
     tests, check = read_checkable(card.task, path)
-    shots = _gsm8k_examples(path, card.shots) if card.task == GSM8K else _first_lines(path, card.shots)
-    asked = tests if card.task == GSM8K else tests[card.shots :]
+    if card.task == GSM8K:  # its questions come with words of their own around them
+        shots, asked = _gsm8k_examples(path, card.shots), tests
+        bare = [one.asked.removeprefix("Question: ").removesuffix("\nAnswer:") for one in asked]
+    else:
+        rows = [row for _, row in islice(read_rows(path), card.shots)]
+        shots, asked = [(str(row["prompt"]), str(row["answer"]).strip()) for row in rows], tests[card.shots :]
+        bare = [one.asked for one in asked]
     if not asked:
         raise UserError(f"{path} has no question left after {card.shots} examples: give more lines or fewer shots")
-    before = "".join(f"{_filled(card.template, *one)}\n\n" for one in shots)
+    template = card.template + "\n\n"
+    before = "".join(template.replace(QUESTION, question).replace(ANSWER, answer) for question, answer in shots)
     start = card.template[: card.template.index(ANSWER)].rstrip(" ")
-    made = [Labelled(before + start.replace(QUESTION, _bare(card.task, one.asked)), one.label) for one in asked]
+    made = [Labelled(before + start.replace(QUESTION, text), one.label) for text, one in zip(bare, asked, strict=True)]
     return made[: card.questions], card.pattern or check
 
 
@@ -207,19 +213,6 @@ def _gsm8k_examples(path: Path, count: int) -> list[tuple[str, str]]:
         )
     rows = islice(read_rows(train), count)
     return [(str(row["question"]).strip(), str(row["answer"]).strip()) for _, row in rows]
-
-
-def _first_lines(path: Path, count: int) -> list[tuple[str, str]]:
-    return [(str(row["prompt"]), str(row["answer"]).strip()) for _, row in islice(read_rows(path), count)]
-
-
-def _bare(task: str, asked: str) -> str:
-    """The question alone: GSM8K's come with words of their own around them."""
-    return asked.removeprefix("Question: ").removesuffix("\nAnswer:") if task == GSM8K else asked
-
-
-def _filled(template: str, question: str, answer: str) -> str:
-    return template.replace(QUESTION, question).replace(ANSWER, answer)
 
 
 def _check_template(card: ScoreCard) -> None:

@@ -1,4 +1,4 @@
-"""The toy experiment: what a masked diffusion model knows of two coupled tokens, and what each decoding makes of it.
+"""The toy experiment: two coupled tokens in a small masked diffusion model, and the output of each decoding strategy.
 
 100 sequences `x1 x2 C D G`: 55 begin with AB, 14 with EB, 31 with EF (the paper publishes P(A) = .55 and P(B) = .69
 but not its rows; these are ours). A small LLaDA is trained on them in seconds and asked `mask mask C D mask`.

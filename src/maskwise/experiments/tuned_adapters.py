@@ -1,4 +1,4 @@
-"""Adapters that `maskwise cures` compares: which loss each was trained with, by the settings that lie with it."""
+"""Adapters that `maskwise cures` compares, named by the loss in their settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

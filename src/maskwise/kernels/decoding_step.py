@@ -1,6 +1,6 @@
 """Kernels of the end of a decoding step: argmax with its log-probability, best rows, commit, open rows to the front.
 
-At batch 1 such a step reads 15 GB of weights in 3.4 ms, and seventy small kernels after it would take another 0.3 ms.
+At batch 1 a step reads 15 GB of weights in 3.4 ms, and seventy small kernels after it would take another 0.3 ms.
 decoding/end_of_step.py has the plain forms.
 """
 

@@ -29,12 +29,12 @@ _verdicts: dict[tuple[Any, ...], ModuleType | None] = {}
 def kernel(name: str, device: torch.device, *decides: Any) -> ModuleType | None:
     """The module kernels/NAME.py if its kernels passed their trial on this CUDA device, else None.
 
-    decides: what else the verdict depends on, such as a dtype. A trial runs once, and never while a CUDA graph is
+    decides: what else the verdict depends on, for example a dtype. A trial runs once, and never while a CUDA graph is
     captured: until then the answer is None. After it a call is one dictionary lookup.
     """
     key = (name, device, *decides)
     if key not in _verdicts:
-        if not TRITON or _is_capturing():
+        if not TRITON or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
             return None
         module = import_module(f"maskwise.kernels.{name}")
         why = problem(lambda: module.agrees(device, *decides))
@@ -42,10 +42,6 @@ def kernel(name: str, device: torch.device, *decides: Any) -> ModuleType | None:
             warn_of_fallback(module.OTHERWISE, why)
         _verdicts[key] = module if why is None else None
     return _verdicts[key]
-
-
-def _is_capturing() -> bool:
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def problem(trial: Callable[[], bool]) -> str | None:

@@ -23,6 +23,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.generate import decode, greedy_answers, prompt_generators
+from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.likelihood import encode_pair, encode_text, log_likelihoods
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.prompt_ids import text_ids
@@ -100,7 +101,7 @@ class MaskwiseLM(LM):
         arguments: dict[str, Any],
     ) -> None:
         self.options = decoding_options(arguments)
-        # lm-eval's command line says cuda:0 unless told otherwise.
+        # The default of lm-eval's command line is cuda:0.
         place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
         self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter, any_base=any_base)
         self.model.compile_for_long_work()
@@ -193,9 +194,7 @@ class MaskwiseLM(LM):
 
     def _cut(self, ids: list[int], stops: tuple[str, ...]) -> str:
         """The text up to the first end token or stop string."""
-        ends = set(end_tokens(self.model))
-        length = next((place for place, token in enumerate(ids) if token in ends), len(ids))
-        text = self.tokenizer.decode(ids[:length], skip_special_tokens=True)
+        text = text_before_end(self.model, ids, end_tokens(self.model))
         found = [text.find(stop) for stop in stops if stop and stop in text]
         return text[: min(found)] if found else text
 
@@ -216,7 +215,7 @@ class MaskwiseLM(LM):
         text = render_chat(self.tokenizer, chat_history, add_generation_prompt=add_generation_prompt)
         if add_generation_prompt:
             return text
-        # LLaDA's template opens one more turn whatever it is told: cut after the last message.
+        # LLaDA's template always opens one more turn: cut after the last message.
         last = chat_history[-1]["content"]
         return text[: text.rindex(last) + len(last)]
 
@@ -228,7 +227,7 @@ class MaskwiseLM(LM):
         return self.tokenizer.name_or_path.replace("/", "__")
 
     def get_model_info(self) -> dict[str, Any]:
-        """What lm-eval adds to the configuration in its results."""
+        """The entries that lm-eval adds to the configuration in its results."""
         model = self.model
         options = self.options.summary()
         return {

@@ -1,8 +1,8 @@
 """LLaDA, LLaDA-MoE, Dream and AR models with one interface.
 
-The classes are imported on first use, so that models can be listed without torch. Importing one registers it with
-transformers' Auto classes, and `import maskwise.models` sees to it that all of them are registered where somebody else
-imports those: AutoModelForCausalLM.from_pretrained then opens a LLaDA or Dream checkpoint without remote code.
+The classes are imported on first use, so that models can be listed without torch. Importing a class registers it with
+transformers' Auto classes. After `import maskwise.models` all of them are registered as soon as the Auto classes are
+imported: AutoModelForCausalLM.from_pretrained then opens a LLaDA or Dream checkpoint without remote code.
 """
 
 import sys
@@ -55,19 +55,13 @@ _AUTO_CLASSES = "transformers.models.auto.modeling_auto"
 
 
 def register_families() -> None:
-    """Imports our classes, each of which registers itself."""
+    """Imports our classes, which register themselves."""
     for path in _CLASSES.values():
         imported(path)
 
 
-def _is_half_imported() -> bool:
-    """Whether one of our modules is being imported: our classes need it whole, and `open` registers them then."""
-    ours = [module for name, module in sys.modules.items() if name.startswith(f"{__name__}.")]
-    return any(getattr(module.__spec__, "_initializing", False) for module in ours)
-
-
 class _AfterAutoClasses:
-    """Registers our classes right after transformers' Auto classes were imported: importing them here takes seconds."""
+    """Import hook: registers our classes right after transformers' Auto classes, whose import takes seconds."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -81,7 +75,9 @@ class _AfterAutoClasses:
 
             def execute_and_register(module: ModuleType) -> None:
                 execute(module)
-                if not _is_half_imported():
+                ours = [one for name, one in sys.modules.items() if name.startswith(f"{__name__}.")]
+                # A module of ours that is half imported has no classes yet: `open` registers them then.
+                if not any(getattr(one.__spec__, "_initializing", False) for one in ours):
                     register_families()
 
             found.loader.exec_module = execute_and_register  # type: ignore[method-assign]

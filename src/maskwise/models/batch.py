@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Mixture:
-    """Places of a batch that are shown as mixtures of embeddings, such as soft masks."""
+    """Positions of a batch whose input is a mixture of embeddings, for example soft masks."""
 
     places: Tensor  # [m] flat
     tokens: Tensor  # [m, k] int64
@@ -64,7 +64,7 @@ class Batch:
 
     @property
     def positions(self) -> Tensor:
-        """[T] the place of each token in its sequence."""
+        """[T] the position of each token in its sequence."""
         if self.moved is not None:
             return self.moved
         return torch.arange(self.tokens, device=self.offsets.device) + (self.starts - self.offsets[:-1])[self.owner]
@@ -76,7 +76,7 @@ def owners(offsets: Tensor, total: int) -> Tensor:
 
 
 def _ids(sequence: Sequence[int] | Tensor) -> Tensor:
-    """Of a list by way of an array, four times as fast as torch does it: a pass of a probe has tens of thousands."""
+    """Token ids as a tensor. A list goes through an array, four times as fast as torch.tensor."""
     if isinstance(sequence, Tensor):
         return sequence.to(torch.int64)
     return torch.frombuffer(array("q", sequence), dtype=torch.int64) if len(sequence) else torch.empty(0).long()

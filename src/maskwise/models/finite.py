@@ -1,7 +1,7 @@
-"""NaN and infinity: found in the weights at opening, and in the rows that are read, with the name of where they begin.
+"""Checks for NaN and infinity in weights and logits, with the name of the first layer that gives them.
 
-The readers ask whether the largest logit of a row is finite, which needs no pass of its own: a NaN anywhere in a row is
-its largest value to torch, and so is plus infinity.
+Logits are checked by the largest of each row, which costs no further pass: torch takes NaN and plus infinity as the
+maximum of a row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,22 +34,18 @@ def nonfinite_weights(model: nn.Module) -> list[str]:
 
 def stored_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The parameters, then what else a checkpoint holds: a map that gptq, awq or bitsandbytes quantised has its numbers
-    or its scales in buffers, or in a state of its own.
+    or its scales in buffers, or in a state of its own. Weights that accelerate offloaded are loaded one by one.
     """
+    from transformers.integrations.accelerate import load_offloaded_parameter
+
     offloaded = any(hasattr(module, "_hf_hook") for module in model.modules())
     for name, weight in model.named_parameters():
-        yield name, (_loaded(model, name) if weight.is_meta and offloaded else weight).detach()
+        loaded = load_offloaded_parameter(model, name) if weight.is_meta and offloaded else weight  # type: ignore[arg-type]
+        yield name, loaded.detach()
     known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     for name, value in model.state_dict().items():
         if name not in known and isinstance(value, Tensor):
             yield name, value
-
-
-def _loaded(model: nn.Module, name: str) -> Tensor:
-    """A weight that accelerate keeps in main memory or on disk."""
-    from transformers.integrations.accelerate import load_offloaded_parameter
-
-    return load_offloaded_parameter(model, name)  # type: ignore[arg-type]
 
 
 def stored_tensors(weight: Tensor) -> list[Tensor]:
@@ -76,7 +72,7 @@ def rows_are_finite(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def refuse_nonfinite_rows(model: Model, ids: Sequence[int], what: str) -> None:
-    """Called where logits that were read are not finite: names the layer of the model in which that begins."""
+    """Raises an error that names the first layer with NaN or infinity; called where logits are not finite."""
     begins, dtype = first_nonfinite_layer(model, ids) or "the output head", model.dtype_name
     raise UserError(
         f"the logits of {what} are not finite, from {begins} on: {model.name or model.kind} overflows in {dtype} (use "

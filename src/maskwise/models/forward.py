@@ -29,7 +29,7 @@ def native_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
 
 def causal_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
     """transformers' own causal classes, packed into one row, with our attention through their interface."""
-    # A four-dimensional mask is handed on untouched, so no [T, T] mask is ever built; ours looks at the layout instead.
+    # transformers passes a 4-dimensional mask on unchanged, so no [T, T] mask is built; ours reads the layout instead.
     untouched = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=batch.offsets.device)
     return net.base_model(
         input_ids=None if batch.embeds is not None or batch.ids is None else batch.ids[None],
@@ -74,7 +74,7 @@ AttentionMaskInterface.register(RAGGED, sdpa_mask)
 def largest_difference(
     net: PreTrainedModel, ours: Tensor, ids: Sequence[int], start: Sequence[int] = (), end: Sequence[int] = ()
 ) -> float:
-    """Between our logits [n, V] of a short sequence and the class's own, relative to their size.
+    """The largest difference between our logits [n, V] of a short sequence and the class's own, relative to theirs.
 
     start, end: the special tokens that the model interface adds around the sequence.
     """

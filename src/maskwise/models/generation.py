@@ -1,4 +1,4 @@
-"""What goes into `generate` and what comes out: the types that a model's methods share with decoding. No torch."""
+"""Types of the arguments and results of `generate`, shared by a model's methods and decoding. Imports no torch."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PromptInput = str | Sequence[int] | Messages
 
 @dataclass(frozen=True)
 class Generation:
-    """What was generated for one prompt."""
+    """The generated tokens and text of one prompt."""
 
     ids: list[int]  # the new tokens only: those that were masks, from left to right
     text: str  # their text; the whole text where the prompt itself held masks; empty without a tokenizer

@@ -1,7 +1,7 @@
-"""The model interface: hidden states of a ragged batch, and logits of the rows that are asked for.
+"""The model interface: hidden states of a ragged batch, and logits of chosen rows.
 
-A caller asks for "the prediction of position i". Which hidden state it is read from (its own for LLaDA, the one before
-for Dream and autoregressive models) is decided here, in `ModelInterface.locate`, and nowhere else.
+A caller names the position that is predicted. `ModelInterface.locate` alone decides which hidden state the prediction
+is read from: its own for LLaDA, the one before for Dream and autoregressive models.
 """
 
 from collections.abc import Callable, Sequence
@@ -105,13 +105,13 @@ class ModelInterface(nn.Module):
 
     @property
     def spread(self) -> bool:
-        """True if layers lie on several devices, in main memory or on disk (placement.py), or are shared by several
-        processes (tensor_parallel.py): they are then neither captured, compiled nor laid out anew."""
+        """True if layers are on several devices, in main memory or on disk (placement.py), or split over processes
+        (tensor_parallel.py): such models are not captured, compiled or packed."""
         return self.shards > 1 or len(self._places) > 1
 
     @property
     def shards(self) -> int:
-        """How many processes share its layers."""
+        """The number of processes that share its layers."""
         return getattr(self.core, "shards", 1)
 
     @property
@@ -133,12 +133,12 @@ class ModelInterface(nn.Module):
 
     @property
     def dtype_name(self) -> str:
-        """Such as "bfloat16"."""
+        """For example "bfloat16"."""
         return str(self.dtype).removeprefix("torch.")
 
     @property
     def head_weight(self) -> Tensor:
-        """[V, d]. The row of a mask that an adapter trains is the base model's, which no logit is read from."""
+        """[V, d]. If an adapter trains the mask's row, this holds the base model's: the mask has no logit."""
         return stored_weight(self.core.get_output_embeddings())
 
     @property
@@ -175,7 +175,7 @@ class ModelInterface(nn.Module):
 
     @torch.no_grad()
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
-        """`hidden` where rows see only the keys of their group, in every layer; each row is in one group. [T, d]"""
+        """`hidden` with attention restricted to the keys of each row's group, in every layer. [T, d]"""
         if self.causal or self.block is not None or self.family.framed or not self.attention_readable:
             raise UserError(f"attention can be cut in {MASKED_DIFFUSION} only: open a checkpoint of theirs")
         if sum(len(group.rows) for group in groups) != batch.tokens:
@@ -223,7 +223,7 @@ class ModelInterface(nn.Module):
         masked = None
         if self.family.causal_context and batch.block is None:
             if batch.ids is None:
-                raise ValueError(f"{self.kind} is read by where its masks stand: keep the ids beside the embeddings")
+                raise ValueError(f"{self.kind} is read by where its masks stand: pass the ids with the embeddings")
             masked = batch.ids.eq(self.mask_id)  # type: ignore[arg-type]
         return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched, masked)
 
@@ -242,11 +242,11 @@ class ModelInterface(nn.Module):
 
     @property
     def reach(self) -> Reach:
-        """Which keys a row may see, whatever the batch: all, those of its block and before, or those before it."""
+        """The keys that a row may see in any batch: all, those up to its block, or those up to itself."""
         return Reach(1 if self.causal else self.block)
 
     def seen_by(self, row: int, length: int) -> int:
-        """How many of the first `length` positions the prediction of position `row`, a mask, is made from."""
+        """The number of the first `length` positions that the prediction of position `row`, a mask, depends on."""
         return self.reach.end(self.first_row(row), length)
 
     def first_row(self, start: int) -> int:
@@ -254,8 +254,10 @@ class ModelInterface(nn.Module):
         return max(start - 1, 0) if self.shift else start
 
     def first_computed(self, start: int) -> int:
-        """The first position to compute where keys and values of all before it are kept, and those from `start` on
-        have changed: `start`'s block sees them, and the row that predicts `start` may stand before both."""
+        """The first position to compute if tokens from `start` on have changed and earlier keys and values are cached.
+
+        That is the start of its block, or the row that predicts `start`, if that is earlier.
+        """
         first = self.first_row(start)
         return first if self.block is None else min(first, start // self.block * self.block)
 
@@ -329,12 +331,12 @@ class ModelInterface(nn.Module):
 
     @torch.no_grad()
     def attention(self, batch: Batch, rows: Sequence[Sequence[int]]) -> list[Tensor]:
-        """The attention that the rows predicting the asked positions pay, one float32 [n, heads, longest] a layer."""
+        """Attention weights of the rows that predict these positions, one float32 [n, heads, longest] per layer."""
         return self.hidden_and_attention(batch, self.flat_rows(batch, rows))[1]
 
     def asked_rows(self, batch: Batch, index: Tensor, watch: Watch | None = None) -> Tensor:
-        """Rows index [S] of `hidden`, one of each sequence in their order; where it can, the last layer computes no
-        others. watch: records the attention that these rows pay. -> [S, d]"""
+        """Rows index [S] of `hidden`, one per sequence in their order; the last layer computes only these if the class
+        supports it. watch: records their attention weights. -> [S, d]"""
         if batch.mixture is not None:
             batch = self._mixed(batch, batch.mixture)
         layout = replace(self._layout(batch, None, watched=watch is not None), watch=watch)
@@ -345,7 +347,7 @@ class ModelInterface(nn.Module):
         return hidden[index] if layout.last is None else hidden
 
     def asked_rows_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """`asked_rows`, and from the same forward pass the attention that they pay in each layer, [S, heads, longest].
+        """`asked_rows`, and their attention weights from the same pass, [S, heads, longest] per layer.
 
         Gradients flow through the hidden states alone.
         """
@@ -355,7 +357,7 @@ class ModelInterface(nn.Module):
             return self.asked_rows(batch, index, watch), self._collected(watch)
 
     def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """`hidden`, and from the same forward pass the attention that the rows index [n] (`flat_rows`) pay.
+        """`hidden`, and from the same forward pass the attention weights of the rows index [n] (`flat_rows`).
 
         Gradients flow through the hidden states alone.
         """

@@ -1,4 +1,4 @@
-"""A model as users hold it: the model interface, and what is built on it for convenience."""
+"""The model that users work with: the model interface with `predict`, `generate`, saving and compiling."""
 
 import warnings
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from maskwise.support.terminal import one_line
 TOKENS_A_PASS = 16384  # what `predict` puts into one forward pass
 WORTH_COMPILING = 10**9  # parameters
 
-# Of the layers' code, which all share: with and without a cache, gradients, packed weights, few rows, for one sequence
-# and several. At torch's own 8 the next kind of pass would not be compiled at all.
+# Of the layers' shared code: with and without a cache, gradients, packed weights, few rows, for one sequence and
+# several. Beyond torch's default of 8 further kinds of passes would not be compiled.
 RECOMPILATIONS = 64
 
 
@@ -33,7 +33,7 @@ class Model(ModelInterface):
     tokenizer: a `PreTrainedTokenizerBase`, or None. window: the context length. trained_window: that of training, where
     it is shorter than the configured one. mask_id: the mask's token, None of an autoregressive model.
 
-    Threads that ask or decode with one model take turns, a forward pass or a whole decoding at a time.
+    Threads may share a model: one forward pass or one whole decoding runs at a time.
 
     >>> import maskwise as mw
     >>> model = mw.open("tiny-llada")
@@ -56,7 +56,7 @@ class Model(ModelInterface):
         return f"Model({', '.join(facts)})"
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The model interface takes a `Batch`; who calls it as a transformers model is told what to call."""
+        """Calls the model interface with a `Batch`; a call in the manner of transformers is refused with a remedy."""
         if not isinstance(arguments[0] if arguments else named.get("batch"), Batch):
             raise UserError(
                 "a model is called with a Batch and rows: for logits call model.predict(sequences, rows), for the "
@@ -64,7 +64,7 @@ class Model(ModelInterface):
             )
         return super().__call__(*arguments, **named)
 
-    # At home in transformers
+    # As in transformers
 
     def generate(
         self, prompts: Sequence[PromptInput] | PromptInput, *options: Any, **named: Unpack[GenerateArguments]
@@ -109,6 +109,8 @@ class Model(ModelInterface):
     @torch.no_grad()
     def predict(self, sequences: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> list[Tensor]:
         """Lists of ids and the positions asked of each -> one float32 [n, V] CPU tensor per sequence."""
+        if isinstance(sequences, str) or any(isinstance(one, str) for one in sequences):
+            raise UserError("sequences are lists of token ids: give [model.tokenizer(text).input_ids]")
         if len(sequences) != len(rows):
             raise UserError(f"{len(sequences)} sequences but {len(rows)} lists of rows: give one list each")
         for number, (sequence, asked) in enumerate(zip(sequences, rows, strict=True)):
@@ -122,7 +124,7 @@ class Model(ModelInterface):
         return answers
 
     def check_sequence(self, sequence: Sequence[int], what: str = "the sequence") -> None:
-        """Refuses what the model cannot read: nothing, too much, or ids it has no embedding for."""
+        """Refuses an empty sequence, one longer than the context length, and ids without an embedding."""
         if len(sequence) == 0:
             raise UserError(f"{what} is empty: give at least one token")
         if len(sequence) > self.window:
@@ -152,7 +154,7 @@ class Model(ModelInterface):
 
     @property
     def parameter_count(self) -> int:
-        """Of a quantised model those of the original: its own parameters are fewer, or several in one number."""
+        """The number of parameters; of a quantised model that of the original."""
         net: nn.Module = self.core
         if (self.stored_quantised or self.shards > 1) and self.family.net_class is not None:
             net = imported("maskwise.models.checkpoints.networks:network_without_weights")(

@@ -50,7 +50,7 @@ def embed_ids(net: "PreTrainedModel", ids: "Tensor") -> "Tensor":
 
 
 def execution_devices(net: "PreTrainedModel") -> list[Any]:
-    """Of a network spread by accelerate: the device on which each layer is computed."""
+    """The device that computes each layer of a network dispatched by accelerate."""
     named = ((name, getattr(module, "_hf_hook", None)) for name, module in net.named_modules())
     return [hook.execution_device for name, hook in named if hook is not None and name.rpartition(".")[2].isdigit()]
 

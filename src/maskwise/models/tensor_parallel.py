@@ -1,6 +1,6 @@
 """Tensor parallel: the processes of a replica share the layers of one model, by the plan of transformers.
 
-A family states its plan beside its layers (`_tp_plan`). Attention and MLP are split by columns, then by rows, with an
+A family's class has its plan (`_tp_plan`). Attention and MLP are split by columns, then by rows, with an
 all-reduce after the rows; experts have one all-reduce per layer, so their weights are sharded without a hook on each
 map. Embeddings, head and norms are replicated: every process of a replica computes the same logits.
 """
@@ -94,7 +94,7 @@ def keep_local(net: PreTrainedModel, size: int) -> None:
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Is it a DTensor? There is none where nobody imported those, which takes .7 s."""
+    """True for a DTensor. Does not import torch.distributed.tensor, which takes .7 s: without it there is none."""
     defined = sys.modules.get("torch.distributed.tensor")
     return defined is not None and isinstance(tensor, defined.DTensor)
 
@@ -108,7 +108,7 @@ def whole_weight(net: Any, name: str, weight: Tensor) -> Tensor:
 
 
 def local_heads(net: Any, heads: int) -> int:
-    """How many of so many key-value heads this process holds."""
+    """The number of key-value heads that this process holds."""
     return heads // net.shards if is_split(net) else heads
 
 

@@ -1,5 +1,6 @@
-"""A model that gives text alone: a prompt in, its continuation out; no logits, and a tokenizer that is not here."""
+"""The interface of models that return text only: no logits, and no access to their tokenizer."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,19 +12,19 @@ UNKNOWN_WINDOW = 2**31
 
 @dataclass(frozen=True)
 class Continuation:
-    """What was written. ended: before the number of tokens was used up. tokens: None where that is not known."""
+    """Generated text. ended: the model stopped before the token limit. tokens: their number, None if not known."""
 
     text: str
     ended: bool
     tokens: int | None = None
 
 
-class TextModel:
-    """What probes plan their questions from, as of a `Model`, and `write` in place of hidden states and head.
+class TextModel(ABC):
+    """A model that probes ask through `write`. They plan its questions from the same attributes as a `Model`'s.
 
-    Prompts are in pieces of text, with a gap in the answer's place. infills: text after the gap is read too; else the
-    text before it is continued, and what follows is not given. requests: how many may be asked at a time. canvas: the
-    masks that an answer is decoded from, None where that is not known. As it is, it plans questions and answers none.
+    A prompt consists of pieces of text, with a gap in place of the answer. infills: the model also reads the text after
+    the gap; otherwise it continues the text before the gap, and the rest is left out. requests: how many it answers at
+    a time. canvas: the number of masks that an answer is decoded from, None if not known.
     """
 
     mask_id: int = GAP
@@ -44,22 +45,23 @@ class TextModel:
     def infills(self) -> bool:
         return False
 
+    @abstractmethod
     def write(self, before: str, after: str, tokens: int, temperature: float, seed: int) -> Continuation:
-        """At most `tokens` tokens after `before` and, where the model infills, in front of `after`."""
-        raise NotImplementedError
+        """Generates at most `tokens` tokens after `before` and, if the model infills, before `after`."""
 
+    @abstractmethod
     def description(self) -> ModelDescription:
-        """For the manifest."""
-        raise NotImplementedError
+        """The description that the manifest holds."""
 
     def notes(self) -> list[str]:
-        """What a reader of the run must know."""
+        """Remarks for the manifest and the report."""
         return []
 
+    @abstractmethod
     def check_sequence(self, ids: Sequence[int], what: str) -> None:
-        """Refuses a prompt that is too long, as far as that can be known."""
+        """Refuses a prompt that is too long, if the context length is known."""
 
     def fill(self, ids: Sequence[int], row: int, tokens: int, temperature: float = 0.0, seed: int = 0) -> Continuation:
-        """What the model writes at `row` of a prompt."""
+        """Generates the text at `row` of a prompt."""
         after = self.tokenizer.decode(ids[row:], skip_special_tokens=True) if self.infills else ""
         return self.write(self.tokenizer.decode(ids[:row]), after, tokens, temperature, seed)

@@ -53,5 +53,5 @@ PROBES: tuple[Probe, ...] = tuple(import_module(f"maskwise.probes.library.{name}
 
 
 def record_fields(probes: Sequence[Probe] = PROBES) -> Mapping[str, RecordFields]:
-    """What the records of each probe must hold, for `maskwise.records.folder.read_run`."""
+    """The record fields of each probe, for `maskwise.records.folder.read_run`."""
     return {probe.name: probe.record_fields for probe in probes}

@@ -1,4 +1,4 @@
-"""What an answer of a block diffusion model sees, and what it is therefore asked.
+"""Visibility in block diffusion models, and the questions that follow from it.
 
 Such a model sees no token after the block in which the answer is predicted. Each prompt is moved on the grid of blocks,
 as if it were padded on the left, until the row that predicts its answer begins a block: the answer then sees as many of
@@ -65,7 +65,7 @@ def moved_on_grid(model: "Model", prompt: Prompt, offset: Any = None) -> Prompt:
 
 
 def visible_masks(model: "Model", prompt: Prompt) -> int:
-    """How many masks the prediction of the answer is made from, its own among them."""
+    """The number of masks that the prediction of the answer depends on, its own included."""
     end = model.seen_by(prompt.start + prompt.row, prompt.start + len(prompt.ids))
     return prompt.ids[: end - prompt.start].count(model.mask_id)  # type: ignore[arg-type]
 

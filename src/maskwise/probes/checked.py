@@ -1,4 +1,4 @@
-"""What the probes over checkable questions share: the questions as token ids, and the layouts of a canvas."""
+"""Shared code of the probes over checkable questions: token ids, and the layouts of a canvas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

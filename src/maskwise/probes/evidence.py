@@ -1,4 +1,4 @@
-"""From what records measured besides right and wrong ("evidence") to the summary's entries."""
+"""Summary entries from further measurements in the records ("evidence")."""
 
 from collections.abc import Iterator, Sequence
 

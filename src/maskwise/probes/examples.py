@@ -1,4 +1,4 @@
-"""How many relevant examples a few-shot question has: a part of its condition, and what is computed for each number.
+"""Numbers of relevant examples in few-shot questions: a part of the condition, with results for each number.
 
 The paper's number is 10, and its way is one context per task: every test point sees the same examples. Records of that
 number say nothing of it, as they always have. With any other number the examples are drawn afresh for each question,
@@ -58,7 +58,7 @@ def in_order(numbers: Iterable[RelevantCount]) -> list[RelevantCount]:
 
 
 def main_of(relevant: Sequence[int]) -> int:
-    """Of the numbers a run asks, the one that probes use which are asked with one number only."""
+    """The number of relevant examples for probes that are asked with one number only."""
     return PAPER_RELEVANT if PAPER_RELEVANT in relevant else max(relevant)
 
 

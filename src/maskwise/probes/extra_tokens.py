@@ -35,7 +35,7 @@ class ChangedPrompt(Prompt):
 
 
 def question_starts(parts: Sequence[int]) -> list[int]:
-    """Where each question begins, given the number of the question of each token."""
+    """The start of each question, given the number of the question of each token."""
     return [place for place, part in enumerate(parts) if part >= 0 and (place == 0 or parts[place - 1] != part)]
 
 

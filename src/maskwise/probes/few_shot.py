@@ -1,4 +1,4 @@
-"""What the few-shot probes share: episodes of the 16 tasks, and prompts built from variants."""
+"""Shared code of the few-shot probes: episodes of the 16 tasks, and prompts built from variants."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace

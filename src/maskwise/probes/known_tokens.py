@@ -7,24 +7,35 @@
 
 A user's questions (--data prompts=, gsm8k=) take the place of all of them. An answer's canvas has as many masks as the
 right answer has tokens, so that every position has one right token.
+
+A source that the model cannot do says nothing about its decoding. So the model is also asked for the first token of as
+many other sequences of each source, in one pass (`skill_units`): these decide which sources are pooled, and nothing
+else is measured on them. A user's questions are always pooled.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from maskwise.probes.checked import asked_sets
-from maskwise.probes.probe import Asker, Item, Setup
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.probes.probe import Asker, Item, Setup, Unit, slices
+from maskwise.records.record import Condition, Evidence, Key, Record, still_to_ask
+from maskwise.scoring.numbers import percent
+from maskwise.scoring.skill import Skill, task_skill
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random, seed_of, torch_generator
-from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.checkable import CHECKED, EMBEDDED
+from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt, encode_answers
 from maskwise.tasks.recall_pairs import list_of_point, recall_words
 from maskwise.tasks.word_puzzles import ask, one_token_words
 
 COPY, RECALL, MARKOV = "copy", "recall", "markov"
 WORDS_COPIED, PAIRS, WORDS_SEEN, WORDS_ASKED = 4, 12, 64, 8
+COMMONEST = 0.2243  # the share of the Markov source's commonest word
+GUESSING = {EMBEDDED: CHANCE, COPY: 1 / WORDS_COPIED, RECALL: 1 / PAIRS, MARKOV: COMMONEST}
+SKILL = "skill"  # in a condition: other sequences, which decide whether the source is pooled
 
 
 @dataclass(frozen=True)
@@ -100,15 +111,85 @@ def _fitting(setup: Setup, probe: str, name: str, listed: list[KnownSequence]) -
 
 def _of_questions(setup: Setup) -> Iterator[tuple[str, list[KnownSequence]]]:
     for asked in asked_sets(setup):
-        yield (
-            asked.name,
-            [
-                KnownSequence(
-                    (*one.ids, *one.answer_ids), tuple(range(len(one.ids), len(one.ids) + len(one.answer_ids)))
-                )
-                for one in asked.questions
-            ],
-        )
+        ids = [((*one.ids, *one.answer_ids), len(one.ids)) for one in asked.questions]
+        yield asked.name, [KnownSequence(listed, tuple(range(start, len(listed)))) for listed, start in ids]
+
+
+# Which sources are pooled
+
+
+def skill_units(setup: Setup, probe: str, condition: Condition) -> Iterator[Unit]:
+    """The first token of other sequences of each source, predicted in one pass with the whole answer masked."""
+    if any(name in CHECKED for name in setup.data):
+        return
+    other = replace(setup, settings=replace(setup.settings, seed=seed_of(SKILL, setup.settings.seed)))
+    for source, listed in known_sequences(other, probe).items():
+        for points in slices(len(listed)):
+            yield Unit(points, 1, partial(known_items, setup.asker, probe, source, listed, condition))
+
+
+def source_skills(records: Sequence[Record]) -> dict[str, Skill]:
+    """Of each source, whether the model is shown to do better than guessing; empty in runs without the check."""
+    right: dict[str, list[bool]] = {}
+    for record in records:
+        if _is_check(record):
+            right.setdefault(record.task, []).append(record.correct)
+    return {source: task_skill(sum(found), len(found), GUESSING.get(source, 0.0)) for source, found in right.items()}
+
+
+def pooled(records: Sequence[Record]) -> list[Record]:
+    """The records that are scored: of the sources that the model can do, or of all where it can do none."""
+    kept = [record for record in records if not _is_check(record)]
+    unable = {source for source, skill in source_skills(records).items() if not skill.shown}
+    return [record for record in kept if record.task not in unable] or kept
+
+
+def _is_check(record: Record) -> bool:
+    return SKILL in record.condition.values()
+
+
+def by_source(
+    records: Sequence[Record], condition: Condition, measured: Callable[[Sequence[Record]], Evidence]
+) -> dict[str, Evidence]:
+    """What is measured of each source under one condition, and whether the model can do the source."""
+    skills, groups = source_skills(records), dict[str, list[Record]]()
+    for record in records:
+        if record.condition == condition:
+            groups.setdefault(record.task, []).append(record)
+    return {source: measured(group) | {SKILL: skills.get(source)} for source, group in groups.items()}
+
+
+def _able(found: Mapping[str, Evidence]) -> list[str]:
+    return [source for source, one in found.items() if one[SKILL] is None or one[SKILL].shown]
+
+
+def scored_in_words(found: Mapping[str, Evidence]) -> str:
+    """`scored: embedded, recall; ` where a source (`by_source`) is left out."""
+    able = _able(found)
+    return f"scored: {', '.join(able)}; " if 0 < len(able) < len(found) else ""
+
+
+def sources_in_words(
+    found: Mapping[str, Evidence], what: str, measured: Callable[[Mapping[str, Any]], str]
+) -> list[str]:
+    """Which of several sources are pooled, which are left out and why, and what was measured of each."""
+    if len(found) < 2:
+        return []
+    able, each = _able(found), "; ".join(f"{source} {measured(one)}" for source, one in found.items())
+    out = ", ".join(
+        f"{source} ({one[SKILL].right} of {one[SKILL].n} right; guessing {percent(one[SKILL].guessing)})"
+        for source, one in found.items()
+        if source not in able
+    )
+    lines = [f"{what}, source by source: {each}"]
+    if able:
+        why = "left out, because the model is not shown to do better than guessing on other sequences of that source"
+        return [f"figures are over {', '.join(able)}; {why}: {out}", *lines] if out else lines
+    return [
+        f"the model is not shown to do better than guessing on any source, {out}; the figures are over all of them "
+        "and say little about its decoding: ask your own questions (--data prompts=FILE)",
+        *lines,
+    ]
 
 
 def _short_words(setup: Setup) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the probes over labelled exercises share: prompts in format B, and data sets by the share of masks.
+"""Shared code of the probes over labelled exercises: prompts in format B, and data sets by the share of masks.
 
 The prompt is cut before the label, and masks enough for the longest label and `].` follow; a question that is not the
 last has as many in their place. The label's first token is scored.
@@ -29,7 +29,7 @@ QUICK_SHARES = {"shares": (0.0, 0.1, 0.2)}
 
 @dataclass(frozen=True)
 class Labels:
-    """What the questions of a task share: masks enough for any label, the labels' first tokens, the system prompt."""
+    """The labels of a task: masks enough for any of them, their first tokens, the system prompt."""
 
     masks: int
     tokens: tuple[int, ...]
@@ -60,7 +60,7 @@ def label_item(
 
 
 def given_data(setup: Setup, probe: Probe) -> Iterator[tuple[Dataset, Labels]]:
-    """The data sets that the probe asks about, their labels told apart."""
+    """The data sets of the probe, with distinct labels."""
     for read in (found for name, found in setup.data.items() if probe.takes(name)):
         found = with_distinct_labels(read, setup.asker.tokenizer)
         if found.labels != read.labels:
@@ -86,7 +86,7 @@ def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Un
 
 
 def data_examples(asker: Asker, data: Dataset, shots: int, seed: int) -> list[Labelled]:
-    """What every test question of a data set is shown: balanced labels, or one short example of HotpotQA."""
+    """The examples of every test question of a data set: balanced labels, or one short example of HotpotQA."""
     draws = python_random("shown", data.name, seed)
     if data.name != HOTPOTQA:
         return balanced(data.shown, shots, draws)
@@ -130,7 +130,7 @@ def data_items(
 
 
 def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> int:
-    """How many tokens a prompt may have so that it fits the context length with the largest share of masks on top."""
+    """The longest prompt that fits the context length with the largest share of masks."""
     moved = (model.block or 1) - 1  # at most, so that the answer begins a block
     return int((model.window - moved - masks) / (1 + max(shares)))
 

@@ -1,4 +1,4 @@
-"""What the mechanism probe compares: its conditions, each against two masks, and the paths by which tokens act.
+"""Conditions of the mechanism probe, each compared with two masks, and the paths by which tokens act.
 
 With y the accuracy (or the negative log-likelihood) where the answer's row, and where the other rows, see the extra
 tokens:

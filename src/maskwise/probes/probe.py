@@ -1,4 +1,4 @@
-"""What a probe is: one value that says what is asked, what is measured and how it is shown.
+"""The type of probes: questions, measures and presentation in one value.
 
 Everything else (presets, help, runner, scores, terminal, page) derives from the tuple of probes,
 `maskwise.probes.PROBES`. To add a probe, write its file and add it to that tuple.
@@ -43,7 +43,7 @@ POINTS_PER_UNIT = 100  # what is prepared, sorted by length and asked together
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run asks: the numbers that its probes share, and each probe's own `parameters`.
+    """The settings of a run: the numbers that its probes share, and each probe's own `parameters`.
 
     The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors. Several numbers
     in `relevant` are asked one after the other by the probes with `each_number`, the others use `main_relevant`
@@ -78,7 +78,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Asker:
-    """What turns text into ids for one model. `mask_id` None is an autoregressive model."""
+    """Tokenizer, mask and filler of one model. `mask_id` None is an autoregressive model."""
 
     tokenizer: Any
     mask_id: int | None
@@ -180,7 +180,7 @@ def accuracy_alone(entry: Entry, group: Sequence[Record]) -> list[Entry]:
 
 
 def with_nll(entry: Entry, group: Sequence[Record]) -> list[Entry]:
-    """The mean negative log-likelihood of the true token beside the accuracy."""
+    """The mean negative log-likelihood of the true token, in addition to the accuracy."""
     found = mean_over_tasks((record.task, record.nll) for record in group if record.nll is not None)
     return [entry.changed(**dict(zip(("nll", "nll_low", "nll_high"), found, strict=True)))]
 
@@ -225,7 +225,7 @@ class Probe:
     """One question to a model. The name is that of the command line, of the records and of the file.
 
     group: what it is about. about: a line for the help. condition, evidence: structs of what its records hold under
-    these names, by which a stranger's records are checked. presets: which ask it without being told to.
+    these names, by which a stranger's records are checked. presets: that ask it by default.
     variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
     each_number: its variants are asked with every number of relevant examples of the run, not with the main one alone.
     units: everything else that is asked. one_pass: its units answer from one plain forward pass, as variants do, so
@@ -238,7 +238,8 @@ class Probe:
     random_canvas: it also asks models without a mask token, whose canvas holds random tokens (DiffusionGemma): k masks
     are a canvas of size k.
     takes: whether it asks about a data set given with --data, by the set's name.
-    baseline: which condition a condition is compared with. measures: the summary's entries for the records of one
+    scored: those of its records that the summary's entries are over. baseline: which condition a condition is compared
+    with. measures: the summary's entries for the records of one
     condition. chance: accuracy of guessing, None where no one number says it. points_per_question: so many consecutive
     points are one question asked several times, which intervals draw together. questions: how many a paired difference
     rests on, of probes without variants. scores, claims, extras: further parts of
@@ -269,6 +270,7 @@ class Probe:
     only_blocks: bool = False
     random_canvas: bool = False
     takes: Callable[[str], bool] = lambda data_set: False
+    scored: Callable[[Sequence[Record]], Sequence[Record]] = lambda records: records
     baseline: Baseline = no_baseline
     measures: Callable[[Entry, Sequence[Record]], list[Entry]] = accuracy_alone
     chance: float | None = CHANCE
@@ -286,5 +288,5 @@ class Probe:
 
     @property
     def record_fields(self) -> RecordFields:
-        """What its records must hold."""
+        """The structs that its records are checked by."""
         return RecordFields(self.condition, self.evidence)

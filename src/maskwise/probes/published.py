@@ -1,7 +1,7 @@
-"""What the paper published for its own models, as expectations fixed before a run (Piskorz et al., arXiv 2511.21338).
+"""Published values of the paper's models, as expectations fixed before a run (Piskorz et al., arXiv 2511.21338).
 
 `maskwise diagnose MODEL --paper` asks the paper's setting. Where the model is one of the paper's, known by the name it
-is published under or by that of its folder, each of these values stands beside the one measured. Only end points are
+is published under or by that of its folder, each of these values is shown next to the measured one. Only end points are
 listed, those the paper states as numbers; its probing runs had 4-bit weights.
 """
 
@@ -47,7 +47,7 @@ def paper_model(name: str) -> str | None:
 
 
 def last_part(name: str) -> str:
-    """Of a hub name or path, in lower case."""
+    """The last part of a hub name or path, in lower case."""
     return name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1].lower()
 
 

@@ -1,4 +1,4 @@
-"""What the recall probe measures: the kinds of its errors, and its two scores.
+"""Measures of the recall probe: the kinds of its errors, and its two scores.
 
 With a_near and a_far the accuracies at the nearest and the farthest distance, with the question last, the fewest masks
 and no fillers, NLL_near and NLL_far likewise, and n pairs, the scores are

@@ -106,7 +106,7 @@ class Entry(Typed, frozen=True, kw_only=True):
 
 
 OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
-MARKS_APART = 0.09  # of the way from one named place to the next
+MARKS_APART, MARKS_SPAN = 0.3, 0.8  # at most, of the way from one named place to the next: two marks, and all of them
 MASKS_AT_THE_END = "Masks at the end (k)"
 K_EQUALS = "k\u00a0=\u00a0{}"
 
@@ -233,7 +233,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Lead:
-    """What a probe contributes to the first screen of the page: a curve of the change of accuracy.
+    """A probe's part of the first screen of the page: a curve of the change of accuracy.
 
     entries: those of the curve, of one number of relevant examples, with `masks` as the place on the x axis.
     name: of the curve, where it is drawn beside the main one. main: the screen is about this probe; the first other one
@@ -256,9 +256,19 @@ class TextTable:
     rows: Sequence[tuple[str, ...]]
 
 
-def mark_place(place: int, series: int, of: int) -> float:
-    """Where the mark of one of several series stands at a named place of the x axis: beside those of the others."""
-    return place + MARKS_APART * (series - (of - 1) / 2)
+def mark_place(place: float, series: int, of: int) -> float:
+    """The x position of the mark of one of several series or models at a named place, next to the others'."""
+    return place + min(MARKS_APART, MARKS_SPAN / of) * (series - (of - 1) / 2)
+
+
+def place_in_words(section: Section, x: float) -> str:
+    """A place of the x axis: its name, wherever around it the mark stands, or its number."""
+    return section.x_names[round(x)] if section.x_names else f"{x:.3g}" if section.diagonal else f"{x:g}"
+
+
+def without_accuracy(entry: Entry) -> Entry:
+    """For figures and tables of other measures: what a record counts as right is none of them."""
+    return entry.changed(accuracy=None, low=None, high=None, rules_low=None, rules_high=None)
 
 
 def curve(probe: str, x: str, series: str = "", name: str = "{}") -> Callable[[Shown], list[Point]]:

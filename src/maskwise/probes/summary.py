@@ -81,7 +81,7 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
 
 
 def power_of_entries(by_probe: Mapping[str, list[Entry]]) -> list[DetectableDifference]:
-    """Of each probe, from the questions of its largest paired difference."""
+    """The power of each probe, from the questions of its largest paired difference."""
     counts = {name: max((e.paired.n for e in entries if e.paired), default=0) for name, entries in by_probe.items()}
     return [detectable(name, count) for name, count in counts.items() if count]
 
@@ -211,7 +211,7 @@ def claims_of(by_probe: ByProbe, probes: Sequence[Probe]) -> list[Claim]:
 
 
 def claim_of_number(claim: Claim, number: RelevantCount, is_main: bool) -> Claim:
-    """ "finding" and "relevant" say of which claim and number it is, whatever other numbers the run asked."""
+    """The claim with its name ("finding") and its number of relevant examples ("relevant")."""
     named = "" if number is None else f", {in_words(number)}"
     name = score_name(claim.name, number, is_main)
     return structs.replace(claim, name=name, claim=claim.claim + named, finding=claim.name, relevant=number)
@@ -219,7 +219,7 @@ def claim_of_number(claim: Claim, number: RelevantCount, is_main: bool) -> Claim
 
 def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     """Accuracy and the other measures of each condition of a probe, and the paired difference from its baseline."""
-    groups = {condition_text(group.condition): group for group in groups_of(records)}
+    groups = {condition_text(group.condition): group for group in groups_of(probe.scored(records))}
     listed = probe.chance is not None or all(group.has("nll_choice") for group in groups.values())
     found = []
     for condition, baseline in with_baselines([group.condition for group in groups.values()], probe.baseline):
@@ -255,7 +255,7 @@ def _with_skill(found: Sequence[Entry], groups: Mapping[str, Group], guessing: f
 
 
 def main_skill(listed: Mapping[str, Sequence[Entry]], probes: Sequence[Probe]) -> Skill | None:
-    """That of the baseline that the report begins with: of the probe that leads it, else of the first probe run."""
+    """The skill at the report's main baseline: of the probe that leads it, else of the first probe run."""
     leading = sorted(probes, key=lambda probe: not (probe.lead is not None and probe.lead.main))
     for probe in leading:
         for entry in main_records(listed.get(probe.name, ())):
@@ -265,7 +265,7 @@ def main_skill(listed: Mapping[str, Sequence[Entry]], probes: Sequence[Probe]) -
 
 
 def _entry(condition: Condition, group: Group, listed: bool, points_per_question: int) -> Entry:
-    """`listed`: the question has a list of answers, so the likelihood of the right one stands beside the accuracy."""
+    """`listed`: the question has a list of answers, so the likelihood of the right one is given with the accuracy."""
     questions = by_question(group, points_per_question)
     accuracy, low, high = accuracy_interval(questions)
     rules_low, rules_high = rules_ends(questions.by_task("correct"), (0.0, 1.0))

@@ -53,7 +53,7 @@ def differences(records: Sequence[Record], probes: Sequence[Probe]) -> Iterator[
 
 
 def blocks_in_all(records: Sequence[Record], probes: Sequence[Probe], points: float) -> int:
-    """How many blocks the differences need for +- `points`; the first stage must have been asked."""
+    """The number of blocks that the differences need for +- `points`; the first stage must have been asked."""
     return max((one.needed(points / 100) for one in differences(records, probes)), default=FIRST_STAGE)
 
 

@@ -1,4 +1,4 @@
-"""Run folders: one record per test point in records.jsonl, appended as the run goes, and manifest.json beside it.
+"""Run folders: one record per test point in records.jsonl, appended as the run goes, and manifest.json.
 
 Under torchrun every process but the first appends to a file of its own (records.1.jsonl, ...); the first gathers them.
 """
@@ -76,7 +76,7 @@ def append(folder: Path, rank: int, records: Iterable[Record | dict[str, Any]]) 
     """Adds records to this process's file, all of them on disk when it returns."""
     lines = "".join(_line(record) for record in records)
     try:
-        with open_own(folder / _file_name(rank), append=True) as file:
+        with open_own(folder / (RECORDS if rank == 0 else f"records.{rank}.jsonl"), append=True) as file:
             file.write(lines.encode("utf-8"))
     except OSError as problem:
         raise _cannot_write(folder, problem) from None
@@ -101,10 +101,6 @@ def gather(folder: Path, manifest: Manifest) -> None:
 def write_manifest(folder: Path, manifest: Manifest | dict[str, Any]) -> None:
     """Of a run, or of a search of advise."""
     _write(folder, MANIFEST, [to_json(manifest, indent=2) + "\n"])
-
-
-def _file_name(rank: int) -> str:
-    return RECORDS if rank == 0 else f"records.{rank}.jsonl"
 
 
 def record_files(folder: Path) -> list[Path]:

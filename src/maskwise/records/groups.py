@@ -4,7 +4,9 @@ Everything that is summed over records goes through `groups_of`. A run that was 
 (`StoredGroup`), and single records are made of them when they are needed; a list of records is grouped on the way.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import msgspec
@@ -15,6 +17,23 @@ from maskwise.records.record import Condition, Record, condition_text
 Column = np.ndarray
 NUMBERS = ("confidence", "entropy", "nll", "offset", "visible", "nll_allowed", "nll_choice")
 WHOLE = frozenset(("offset", "visible"))
+
+
+class RecordSequence(Sequence[Record], ABC):
+    """A sequence of records; a slice of it is a list."""
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | list[Record]:
+        if isinstance(place, slice):
+            return [self.record(one) for one in range(*place.indices(len(self)))]
+        return self.record(place)
+
+    @abstractmethod
+    def record(self, place: int) -> Record:
+        """The record at this place."""
 
 
 class GroupedRecords(Sequence[Record]):
@@ -44,7 +63,7 @@ class GroupedRecords(Sequence[Record]):
         return [*self, *other]
 
 
-class Group(Sequence[Record]):
+class Group(RecordSequence):
     """The records of one probe under one condition; what they hold of a field is a column, made once."""
 
     def __init__(self, probe: str, condition: Condition, records: Sequence[Record]) -> None:
@@ -66,13 +85,8 @@ class Group(Sequence[Record]):
         for record in self.records:
             yield self._renamed(record)
 
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | list[Record]:
-        found = self.records[place]
-        return self._renamed(found) if isinstance(found, Record) else list(map(self._renamed, found))
+    def record(self, place: int) -> Record:
+        return self._renamed(self.records[place])
 
     def _renamed(self, record: Record) -> Record:
         return msgspec.structs.replace(record, condition=self.condition) if self._is_renamed else record
@@ -93,7 +107,7 @@ class Group(Sequence[Record]):
 
     @property
     def rows(self) -> dict[str, np.ndarray]:
-        """Of each task, in the order in which they come, the places of its records."""
+        """The places of each task's records, tasks in the order they come."""
         if not self._rows and len(self.records):
             if isinstance(self.records, StoredRecords):
                 self._rows.update(self.records.rows())
@@ -142,41 +156,27 @@ class ColumnGroup(Group):
         return self._columns.get(field, np.full(len(self), np.nan))
 
 
-class StoredRecords(Sequence[Record]):
-    """The records of one probe under one condition as columns; a record is made when it is read.
+@dataclass(frozen=True, eq=False)
+class StoredRecords(RecordSequence):
+    """The records of one probe under one condition as columns; a record is made when it is read."""
 
-    lines: the number of each record's line, over all files of the run. task_codes: indices into `tasks`.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        probe: str,
-        condition: Condition,
-        lines: np.ndarray,
-        tasks: Sequence[str],
-        task_codes: np.ndarray,
-        points: np.ndarray,
-        masks: np.ndarray,
-        correct: np.ndarray,
-        numbers: dict[str, np.ndarray],
-        texts: dict[str, list[str]],
-        evidence: list[dict[str, Any]] | None,
-    ) -> None:
-        self.model, self.probe, self.condition = model, probe, condition
-        self.lines, self.tasks, self.task_codes, self.points = lines, tasks, task_codes, points
-        self.masks, self.correct, self.numbers, self.texts, self.evidence = masks, correct, numbers, texts, evidence
+    model: str
+    probe: str
+    condition: Condition
+    lines: np.ndarray  # the number of each record's line, over all files of the run
+    tasks: Sequence[str]
+    task_codes: np.ndarray  # indices into `tasks`
+    points: np.ndarray
+    masks: np.ndarray
+    correct: np.ndarray
+    numbers: dict[str, np.ndarray]
+    texts: dict[str, list[str]]
+    evidence: list[dict[str, Any]] | None
 
     def __len__(self) -> int:
         return len(self.points)
 
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | list[Record]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
+    def record(self, place: int) -> Record:
         numbers = {name: float(column[place]) for name, column in self.numbers.items()}
         known: dict[str, Any] = {
             name: int(value) if name in WHOLE else value for name, value in numbers.items() if not np.isnan(value)
@@ -198,19 +198,13 @@ class StoredRecords(Sequence[Record]):
     def without(self, places: Sequence[int]) -> "StoredRecords":
         """The records but those at these places."""
         kept = np.setdiff1d(np.arange(len(self)), places)
-        return StoredRecords(
-            self.model,
-            self.probe,
-            self.condition,
-            self.lines[kept],
-            self.tasks,
-            self.task_codes[kept],
-            self.points[kept],
-            self.masks[kept],
-            self.correct[kept],
-            {name: column[kept] for name, column in self.numbers.items()},
-            {name: [values[place] for place in kept] for name, values in self.texts.items()},
-            None if self.evidence is None else [self.evidence[place] for place in kept],
+        columns = {name: getattr(self, name)[kept] for name in ("lines", "task_codes", "points", "masks", "correct")}
+        return replace(
+            self,
+            **columns,
+            numbers={name: column[kept] for name, column in self.numbers.items()},
+            texts={name: [values[place] for place in kept] for name, values in self.texts.items()},
+            evidence=None if self.evidence is None else [self.evidence[place] for place in kept],
         )
 
     def column(self, field: str) -> Column:
@@ -220,12 +214,12 @@ class StoredRecords(Sequence[Record]):
         return np.asarray(getattr(self, {"point": "points"}.get(field, field)), dtype=float)
 
     def rows(self) -> dict[str, np.ndarray]:
-        """Of each task, in the order in which they come, the places of its records."""
+        """The places of each task's records, tasks in the order they come."""
         codes, first = np.unique(self.task_codes, return_index=True)
         return {self.tasks[code]: np.flatnonzero(self.task_codes == code) for code in codes[np.argsort(first)]}
 
 
-class StoredRun(GroupedRecords):
+class StoredRun(RecordSequence, GroupedRecords):
     """All records of a run folder, in the order of its files."""
 
     def __init__(self, groups: Iterable[Group], lines: Sequence[np.ndarray]) -> None:
@@ -239,17 +233,11 @@ class StoredRun(GroupedRecords):
         for group, row in zip(self._group, self._row, strict=True):
             yield self.groups[group][int(row)]
 
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | list[Record]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
+    def record(self, place: int) -> Record:
         return self.groups[self._group[place]][int(self._row[place])]
 
     def places(self) -> list[np.ndarray]:
-        """Of each group, the places of its records in the order of the files."""
+        """For each group, the places of its records in the order of the files."""
         order = np.argsort(self._group, kind="stable")
         return np.split(order, np.cumsum([len(group) for group in self.groups])[:-1])
 
@@ -296,12 +284,12 @@ def conditions_of(records: Sequence[Record]) -> list[Condition]:
 
 
 def values_of(records: Sequence[Record], name: str) -> list[Any]:
-    """What conditions say under this name, each value once, in order."""
+    """The values of this name in the conditions, each once, sorted."""
     return sorted({group.condition[name] for group in groups_of(records)})
 
 
 def as_group(records: Sequence[Record]) -> Group:
-    """Records of one condition, or of several that are not told apart."""
+    """The records as one group, also if they are of several conditions."""
     if isinstance(records, Group):
         return records
     if isinstance(records, GroupedRecords) and len(records.groups) == 1:
@@ -310,7 +298,7 @@ def as_group(records: Sequence[Record]) -> Group:
 
 
 def paired(sides: Sequence[Group], field: str) -> dict[str, np.ndarray]:
-    """Of each task of the first side, the points for which all sides hold the field: [points in order, sides]."""
+    """Paired values by task: the points for which all sides hold the field, [points in order, sides]."""
     found = {}
     for task in sides[0].rows if sides else ():
         if not all(task in side.rows for side in sides):
@@ -321,15 +309,14 @@ def paired(sides: Sequence[Group], field: str) -> dict[str, np.ndarray]:
         if not all(np.array_equal(common, other) for other in points[1:]) or not (np.diff(common) > 0).all():
             for other in points:
                 common = np.intersect1d(common, other)
-            values = [_at(common, *side) for side in zip(points, values, strict=True)]
+            # Where a point comes again, the last of its values counts.
+            orders = [np.argsort(own, kind="stable") for own in points]
+            values = [
+                own[order[np.searchsorted(at[order], common, side="right") - 1]]
+                for own, at, order in zip(values, points, orders, strict=True)
+            ]
         table = np.stack(values, axis=1)
         table = table[~np.isnan(table).any(1)]
         if len(table):
             found[task] = table
     return found
-
-
-def _at(wanted: np.ndarray, points: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The values at these points; where one comes again the last one counts."""
-    order = np.argsort(points, kind="stable")
-    return values[order[np.searchsorted(points[order], wanted, side="right") - 1]]

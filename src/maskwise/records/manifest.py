@@ -69,7 +69,7 @@ class RunSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Manifest(Typed, frozen=True, kw_only=True):
-    """What a run folder says of its run."""
+    """The manifest of a run folder."""
 
     model: ModelDescription
     settings: RunSettings

@@ -66,7 +66,7 @@ def still_to_ask(
 
 
 def make_key(probe: str, task: str, point: int, condition: Condition) -> Key:
-    """What makes a record the only one of its kind in a run."""
+    """The key that identifies a record in a run."""
     return probe, task, point, condition_text(condition)
 
 

@@ -1,12 +1,10 @@
 """Reading the record files of a run folder into columns. They may come from strangers: every line is checked."""
 
-import gc
 import math
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition, ProbeFields, Record, RecordFields
 from maskwise.support.errors import UserError
 from maskwise.support.files import open_regular
+from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.typed import decode_with
 
 BLOCK = 1 << 20  # bytes of lines that are decoded together
@@ -39,22 +38,10 @@ class _Line(Record, frozen=True, kw_only=True, omit_defaults=True):
 LINE, LINES = msgspec.json.Decoder(_Line), msgspec.json.Decoder(list[_Line])
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which looks through a million records again and again and finds no cycle."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
-
-
 def read_records(files: Sequence[Path], manifest: Manifest, fields: Mapping[str, RecordFields]) -> StoredRun:
     """Every record once. A process that was killed while files were gathered leaves equal records in two of them."""
     reader = _Reader(manifest, fields)
-    with uncollected():
+    with collection_paused():
         for file in files:
             reader.read(file)
         return reader.finished()
@@ -173,7 +160,7 @@ class _Reader:
         self.next_line += len(lines)
 
     def _columns_of(self, number: int, line: _Line) -> _Columns:
-        """Where the records of this condition go; it is checked by what its probe says of it."""
+        """The columns of this condition, which is checked by its probe's struct."""
         if line.probe not in self.probes:
             raise self._refused(number, f"the run did not ask the probe {_short(line.probe)}")
         condition = self._fitting(number, "condition", bytes(line.condition), CONDITION)

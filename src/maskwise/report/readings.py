@@ -1,4 +1,4 @@
-"""What the report knows of each run: its manifest, its summary, and how much was asked."""
+"""Runs as the report reads them: manifest, summary, and the number of questions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ from maskwise.probes.probe import Probe
 from maskwise.probes.section import Entry, Summary
 from maskwise.probes.summary import summarise, unknown_probe
 from maskwise.records.folder import RunOnDisk, read_run
-from maskwise.records.manifest import Manifest, ModelDescription
-from maskwise.records.record_files import uncollected
+from maskwise.records.manifest import Manifest
 from maskwise.report.figures.drawing import pretty
 from maskwise.support.errors import UserError
+from maskwise.support.garbage_collection import collection_paused
 
 LONGEST_LABEL = 48
 
@@ -65,8 +65,10 @@ class Reading:
 
 @contextmanager
 def records_as_strangers_wrote_them(folders: Sequence[Path]) -> Iterator[None]:
-    """Each record has the fields that its probe counts on (`Probe.record_fields`). Those of a stranger's folder may be
-    too large to be drawn or summed, or lack all records of a condition. Errors of other kinds are ours.
+    """Turns errors from malformed records into a UserError.
+
+    The fields of each record are checked (`Probe.record_fields`), but in an untrusted folder numbers may be too large
+    to be drawn or summed, or all records of a condition may be missing.
     """
     try:
         yield
@@ -88,13 +90,15 @@ def read_all(folders: Sequence[Path], probes: Sequence[Probe] = PROBES) -> list[
 
 
 def readings_of(runs: Sequence[RunOnDisk], probes: Sequence[Probe] = PROBES) -> list[Reading]:
-    """Runs that were read before, with labels that tell them apart."""
+    """Readings of runs, with distinct labels."""
     for run in runs:
         refuse_empty(run)
-    labels = distinct_labels([(_shown_name(run.manifest.model), run.folder) for run in runs])
+    models = [run.manifest.model for run in runs]
+    names = [f"{model.name} (planted)" if model.planted else model.name for model in models]
+    labels = distinct_labels([(name, run.folder) for name, run in zip(names, runs, strict=True)])
     readings = []
     for label, run in zip(labels, runs, strict=True):
-        with uncollected(), records_as_strangers_wrote_them([run.folder]):
+        with collection_paused(), records_as_strangers_wrote_them([run.folder]):
             readings.append(Reading(label, run, summarise(run, probes), count_asked(run), probes))
     return readings
 
@@ -131,13 +135,8 @@ def distinct_labels(named: Sequence[tuple[str, Path]]) -> list[str]:
     ]
 
 
-def _shown_name(model: ModelDescription) -> str:
-    """The model's name; a planted fault is called planted wherever it is shown."""
-    return f"{model.name} (planted)" if model.planted else model.name
-
-
 def _last_part(name: str) -> str:
-    """Of a path or a hub name; any other text stays, but on one line and not a long one."""
+    """The last part of a path or a hub name; any other text on one line, shortened."""
     if re.fullmatch(r"[\w.:~ /\\+()-]+", name):
         name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or name
     return pretty(name, LONGEST_LABEL)

@@ -37,7 +37,7 @@ def by_number(probe: str, section: Section, readings: Sequence[Reading]) -> list
 
 
 def unnamed_number(probe: str, readings: Sequence[Reading]) -> str:
-    """How many examples conditions mean that name no number: the paper's, or what a run of version 0.1 was set to."""
+    """The number of examples if conditions name none: the paper's, or the setting of a run of version 0.1."""
     unnamed = [r for r in readings if any(number_of(entry.condition) is None for entry in r.entries(probe))]
     set_to = [reading.manifest.settings.relevant for reading in unnamed]
     counts = sorted({found if isinstance(found, int) else PAPER_RELEVANT for found in set_to})
@@ -47,7 +47,7 @@ def unnamed_number(probe: str, readings: Sequence[Reading]) -> str:
 def _of_number(probe: str, section: Section, number: RelevantCount, words: str, several: bool) -> Section:
     says, masks = section.says, section.masks
     drawn = "the same for every question" if number is None else "drawn afresh for each question"
-    told = f" {words.replace('example', 'relevant example')} in the context, {drawn}."
+    context = f" {words.replace('example', 'relevant example')} in the context, {drawn}."
     return replace(
         section,
         points=lambda shown: section.points(WithNumber(shown, number)),
@@ -56,7 +56,7 @@ def _of_number(probe: str, section: Section, number: RelevantCount, words: str, 
         relevant=number,
         title=f"{section.title} ({words})" if several else section.title,
         name=f"{section.name or probe}-{number}" if several and number is not None else section.name,
-        caption=section.caption + told if several or number is not None else section.caption,
+        caption=section.caption + context if several or number is not None else section.caption,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a record was the answer to, rebuilt: the law of seeds makes every question again from what the manifest says."""
+"""The question of a record, rebuilt from the manifest: every question depends on the seeds alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -59,7 +59,7 @@ def asked_ids(
 
 
 def shipped_source(stored: str | None) -> WordSource:
-    """Of the words that `--words` names, those with this hash; the paper's where none has it."""
+    """The shipped word source with this hash; the paper's if there is none."""
     named = map(load_word_source, (PAPER_WORDS, *UNFAMILIAR))
     return next((source for source in named if digest_of_words(source.words) == stored), load_word_source())
 
@@ -72,7 +72,7 @@ def settings_of(stored: RunSettings, record: Record) -> Settings:
 
 
 def _as_tuples(value: Any) -> Any:
-    """What JSON made of tuples, back."""
+    """Lists from JSON as tuples again."""
     if isinstance(value, list):
         return tuple(map(_as_tuples, value))
     return {name: _as_tuples(inner) for name, inner in value.items()} if isinstance(value, dict) else value

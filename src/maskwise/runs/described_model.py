@@ -10,7 +10,7 @@ from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.families import FAMILIES, WRAPPED, Family
-from maskwise.models.text_model import TextModel
+from maskwise.models.text_model import Continuation, TextModel
 from maskwise.models.tokenizers.text_pieces import TextPieces
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.records.manifest import ModelDescription
@@ -47,7 +47,7 @@ class DescribedModel:
         """Token ids are compared with the embeddings once the model is opened."""
 
 
-def describe_model(name: str, weights: str | None = None) -> DescribedModel:
+def describe_model(name: str) -> DescribedModel:
     """The model of this name, by its configuration and tokenizer."""
     found = describe_checkpoint(name)
     block = None if found.block is UNSET else found.block
@@ -61,16 +61,29 @@ def describe_model(name: str, weights: str | None = None) -> DescribedModel:
         found.causal,
         block,
         tokenizer_of(name),
-        weights,
     )
+
+
+class DescribedTextModel(TextModel):
+    """A served model by its manifest alone: its questions can be planned again, and it answers none."""
+
+    def __init__(self, described: ModelDescription, tokenizer: Any) -> None:
+        self.described, self.tokenizer, self.window = described, tokenizer, described.window or self.window
+
+    def description(self) -> ModelDescription:
+        return self.described
+
+    def check_sequence(self, ids: Sequence[int], what: str) -> None:
+        """The run has asked these prompts already."""
+
+    def write(self, before: str, after: str, tokens: int, temperature: float, seed: int) -> Continuation:
+        raise TypeError("a manifest describes this model: only its endpoint answers")
 
 
 def described_in(model: ModelDescription, tokenizer: Any) -> DescribedModel | TextModel:
     """The model that a manifest describes."""
     if model.served is not None:
-        text_model = TextModel()
-        text_model.tokenizer, text_model.window = tokenizer, model.window or text_model.window
-        return text_model
+        return DescribedTextModel(model, tokenizer)
     return DescribedModel(
         model.name,
         model.kind,

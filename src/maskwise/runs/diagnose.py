@@ -69,12 +69,12 @@ def diagnose(
 ) -> Path:
     """Runs the probes, or what is missing of them, and returns the run folder.
 
-    Whatever settings and the first prompts of each kind tell is refused before anything is written; a longer prompt
-    further on, when its turn comes. `words` and `text` default to our own; the probes over data sets run on those in
-    `data`. `command` is the command line that asks the same, for the manifest. `probes` and `tasks` are those that
+    Problems of the settings and of the first prompts of each kind are raised before anything is written; a later prompt
+    that is too long, when it is reached. `words` and `text` default to our own; the probes over data sets run on those
+    in `data`. `command` is the command line that asks the same, for the manifest. `probes` and `tasks` are those that
     the settings can name.
     `exact`: one prompt per forward pass, whose shape then depends on that prompt alone, so that records are the same
-    to the last byte whatever was asked before, in how many processes and with how many interruptions.
+    to the last byte for any number of processes and interruptions.
     """
     planned = plan_run(model, settings, words, text, data, probes, tasks)
     setup, settings, asked = planned.setup, planned.setup.settings, planned.probes
@@ -89,7 +89,7 @@ def diagnose(
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """What a run asks: the probes that apply to the model, and their questions."""
+    """The questions of a run: the probes that apply to the model, and their units."""
 
     setup: Setup
     probes: list[Probe]
@@ -138,7 +138,7 @@ def plan_run(
     )
     asked = [probe for probe in probes if probe.name in settings.probes]
     if model.window < LONGEST_USUAL:
-        setup = sized_to(setup, lambda smaller: _longest_prompt(smaller, asked))
+        setup = sized_to(setup, partial(_longest_prompt, asked))
     units = plan(setup, asked, None if settings.precision is None else FIRST_STAGE)
     if not units:
         raise UserError(f"nothing to ask: {'; '.join(setup.notes)}")
@@ -151,14 +151,14 @@ def plan_run(
     return PlannedRun(setup, asked, units)
 
 
-def _longest_prompt(setup: Setup, asked: Sequence[Probe]) -> int:
+def _longest_prompt(asked: Sequence[Probe], setup: Setup) -> int:
     """Tokens of the longest of the first prompts of each kind."""
     items = (item for unit in plan(setup, asked) for item in unit.items(unit.points[:1], set()))
     return max((item.prompt.start + len(item.prompt.ids) for item in items), default=0)
 
 
 def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[Probe]) -> None:
-    """At once: to draw and tokenise them takes a minute before a prompt is found not to fit."""
+    """Refuses too many examples early: drawing and tokenising them takes a minute."""
     count = settings.distractors + max(settings.relevant)
     asked = any(probe.variants is not None for probe in probes if probe.name in settings.probes)
     if asked and TOKENS_OF_AN_EXAMPLE * count > model.window:
@@ -200,12 +200,12 @@ def few_shot_plan(setup: Setup, probes: Sequence[Probe], points: int) -> list[Un
 
 
 def second_stage(setup: Setup, probes: Sequence[Probe], precision: float, records: Sequence[Record]) -> list[Unit]:
-    """All the blocks that the first stage's records ask for. Those of a second stage that was begun decide nothing."""
+    """All blocks that the first stage requires; records of a second stage do not count."""
     return [on_grid(setup, unit) for unit in few_shot_plan(setup, probes, blocks_in_all(records, probes, precision))]
 
 
 def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequence[Probe]) -> None:
-    """A data set that no probe of the run would ask about."""
+    """Refuses a data set that no probe of the run uses."""
     for name in data:
         takers = [probe.name for probe in probes if probe.takes(name)]
         if not set(takers) & set(settings.probes):
@@ -297,12 +297,12 @@ def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, don
 def _forecast(items: Sequence[Item], total: int, bar: Progress, is_first: bool) -> Forecast:
     """From the items of the first unit: their mean length is taken for that of all."""
     tokens = sum(len(item.prompt.ids) for item in items) / len(items)
-    size = f"{total:,} answers, about {total * tokens / 1e6:.2g} million tokens"
+    size = f"{total:,} answers, about {float(f'{total * tokens / 1e6:.2g}'):,g} million tokens"
     return Forecast(total, size, bar.console.print if is_first else lambda line: None)
 
 
 def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tuple[Unit, list[Item]]]:
-    """Each unit with what is left of it, made in a thread while the one before is asked: no GPU waits for it."""
+    """Each unit with its unanswered items, made in a thread while the unit before is asked, so that no GPU waits."""
 
     def items_of(unit: Unit) -> list[Item]:
         return list(unit.items(crew.share(unit.points), done))

@@ -5,7 +5,7 @@ user does. An API key is read from the environment (MASKWISE_API_KEY) and writte
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from maskwise.models.text_model import UNKNOWN_WINDOW, Continuation, TextModel
 from maskwise.records.manifest import ModelDescription, ServedSettings
 from maskwise.support.errors import UserError
 from maskwise.support.http_json import KEY_NAME, JsonClient, Patience, StatusError
+from maskwise.support.nearest import did_you_mean
 
 # What a server calls the settings that it states, in its list of models or its own description.
 STATED = {
@@ -23,6 +24,7 @@ STATED = {
     "strategy": ("dllm_unmasking_strategy", "dllm_algorithm"),
 }
 WINDOWS = ("max_model_len", "context_length")
+NONE: Mapping[str, Any] = {}
 TRIAL = "The days of the week are Monday, Tuesday,"
 
 
@@ -73,7 +75,7 @@ class Endpoint(TextModel):
         self.changed_prompt, self.shows_tokenizer = "", True
 
     def write(self, before: str, after: str, tokens: int, temperature: float, seed: int) -> Continuation:
-        text, finish, usage = self._complete(before, after, tokens, temperature, seed)
+        text, finish, usage = self.complete(before, after, tokens, temperature, seed)
         counted = usage.get("completion_tokens")
         return Continuation(text, finish == "stop", counted if isinstance(counted, int) else None)
 
@@ -82,9 +84,9 @@ class Endpoint(TextModel):
         """Whether `suffix` reaches the model: the server counts it as a part of the prompt. Some ignore or refuse it,
         and some only append it to the answer."""
         try:
-            lengths = [self._complete(TRIAL, after, 1, 0.0, 0)[2].get("prompt_tokens") for after in ("", f" {TRIAL}")]
+            lengths = [self.complete(TRIAL, after, 1, 0.0, 0)[2].get("prompt_tokens") for after in ("", f" {TRIAL}")]
         except UserError:
-            self._complete(TRIAL, "", 1, 0.0, 0)  # whether it is the suffix that is refused
+            self.complete(TRIAL, "", 1, 0.0, 0)  # whether it is the suffix that is refused
             return False
         alone, both = (length if isinstance(length, int) else 0 for length in lengths)
         return both > alone > 0
@@ -112,8 +114,9 @@ class Endpoint(TextModel):
             *([self.changed_prompt] if self.changed_prompt else []),
         ]
 
-    def check_sequence(self, ids: Sequence[int], what: str) -> None:
-        """Where the server shows its tokenizer: the prompt fits, and comes back from it as it was sent."""
+    def check_sequence(self, ids: Sequence[int], what: str, new: int = 0) -> None:
+        """Where the server shows its tokenizer: the prompt fits, with so many new tokens, and comes back from it as it
+        was sent."""
         if not self.shows_tokenizer:
             return
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
@@ -122,20 +125,30 @@ class Endpoint(TextModel):
         self.shows_tokenizer = isinstance(tokens, list)
         if not isinstance(tokens, list):
             return
-        if self.stated_window is not None and len(tokens) > self.stated_window:
+        if self.stated_window is not None and len(tokens) + new > self.stated_window:
+            remedy = "give fewer --max-tokens" if new else "use --quick (shorter prompts)"
             raise UserError(
-                f"{what} has {len(tokens)} tokens, the context length of {self.name} is {self.stated_window}; use "
-                "--quick (shorter prompts)"
+                f"{what} has {len(tokens)} tokens{f' before {new} new ones' * bool(new)}, the context length of "
+                f"{self.name} is {self.stated_window}; {remedy}"
             )
         back = self._optional("/detokenize", {"model": self.name, "tokens": tokens})
         again = back.get("prompt", back.get("text"))
         if isinstance(again, str) and again.strip() != text.strip():
             self.changed_prompt = f"the server's tokenizer changes prompts: {what} does not come back as it was sent"
 
-    def _complete(
-        self, before: str, after: str, tokens: int, temperature: float, seed: int
+    def check_fields(self, names: Collection[str]) -> None:
+        """Refuses fields that the server says its requests do not have, as most servers ignore them in silence."""
+        known = _request_fields(self._optional("/openapi.json")) if names else ()
+        for name in names if known else ():
+            if name not in known:
+                raise UserError(f"{self.url} states no field {name!r} of a completion{did_you_mean(name, known)}")
+
+    def complete(
+        self, before: str, after: str, tokens: int, temperature: float, seed: int, further: Mapping[str, Any] = NONE
     ) -> tuple[str, Any, Mapping[str, Any]]:
+        """The text, the finish reason and the usage. further: other fields of the request."""
         body = {"model": self.name, "prompt": before, "max_tokens": tokens, "temperature": temperature, "seed": seed}
+        body |= further
         answer = self.client.request(f"{self.url}/completions", body | ({"suffix": after} if after else {}))
         try:
             choice = answer["choices"][0]
@@ -172,6 +185,18 @@ class Endpoint(TextModel):
 
 def replace_infills(settings: ServedSettings, infills: bool) -> ServedSettings:
     return ServedSettings(**{**settings.to_dict(), "infills": infills})
+
+
+def _request_fields(description: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of a completion, by the server's OpenAPI description; empty where it is silent or says that any field may do."""
+    try:
+        path = next(path for path in description["paths"] if path.endswith("/completions") and "/chat/" not in path)
+        schema = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        if "$ref" in schema:
+            schema = description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return () if schema.get("additionalProperties") else tuple(schema["properties"])
+    except (LookupError, TypeError, AttributeError, StopIteration):
+        return ()
 
 
 def _only_one(url: str, names: Sequence[str]) -> str:

@@ -1,10 +1,12 @@
-"""A run as a value: `mw.diagnose` makes one, `mw.read_run` reads one again, and it is looked at from there."""
+"""`Run`, the result of `mw.diagnose` and `mw.read_run`: scores, records, table, figures and page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from maskwise.probes import record_fields
@@ -34,8 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sources:
-    """What the questions of a run were made from, where it was not the package's own or the model's name does not
-    lead to it."""
+    """The sources of a run's questions that are not the package's own or cannot be found by the model's name."""
 
     tokenizer: Any = None
     words: Any = None  # a `WordSource`
@@ -179,7 +180,7 @@ def read_run(folder: str | Path) -> Run:
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What a run asks and what the questions are made from, read and checked before a model is opened."""
+    """The settings and sources of a run's questions, read and checked before a model is opened."""
 
     settings: "Settings"
     source: "WordSource"
@@ -188,40 +189,44 @@ class RunInputs:
     tasks: "Sequence[Task]"
 
 
-def run_inputs(
-    probes: str | Sequence[str] | None = None,
-    preset: "Preset" = "default",
-    points: int | None = None,
-    tasks: "Sequence[str | Task] | None" = None,
-    relevant: int | Sequence[int] | None = None,
-    distractors: int | None = None,
-    precision: float | None = None,
-    seed: int = 0,
-    chat: bool = False,
-    words: str | Path | None = None,
-    text: str | Path | None = None,
-    data: Mapping[str, str | Path] | Sequence[str] | None = None,
-    templates: str | Path | None = None,
-) -> RunInputs:
-    """The arguments of `diagnose` that say what is asked, checked, and the files they name, read."""
+QUESTION_ARGUMENTS = (
+    *("probes", "preset", "points", "tasks", "relevant", "distractors", "precision", "seed", "chat"),
+    *("words", "text", "data", "templates"),  # files
+)
+
+
+def run_inputs(**given: Any) -> RunInputs:
+    """Checks the arguments of `diagnose` in QUESTION_ARGUMENTS and reads the files that they name.
+
+    An argument that is left out has its default in `diagnose`.
+    """
     from maskwise.probes.text import load_text
     from maskwise.runs.settings import chosen_settings, with_tasks, with_templates, with_words
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.rules import TASKS
     from maskwise.tasks.word_sources import load_word_source
 
+    defaults = {name: signature(diagnose).parameters[name].default for name in QUESTION_ARGUMENTS}
+    asked = SimpleNamespace(**defaults | given)
+    relevant, data = asked.relevant, asked.data
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
-    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
-    settings, known_tasks = with_tasks(settings, tasks)
-    if templates is not None:
-        settings = with_templates(settings, Path(templates))
-    source, prose = load_word_source(words), load_text(Path(text) if text else None)
-    settings = with_words(settings, source, leave_out=words is not None and probes is None)
+    settings = chosen_settings(
+        asked.preset, asked.probes, asked.points, numbers, asked.distractors, asked.precision, asked.seed, asked.chat
+    )
+    settings, known_tasks = with_tasks(settings, asked.tasks)
+    if asked.templates is not None:
+        settings = with_templates(settings, Path(asked.templates))
+    source, prose = load_word_source(asked.words), load_text(Path(asked.text) if asked.text else None)
+    settings = with_words(settings, source, leave_out=asked.words is not None and asked.probes is None)
     if source.tasks != TASKS:
-        if tasks is not None:
+        if asked.tasks is not None:
             raise UserError("these words bring tasks of their own: leave tasks or words out")
         known_tasks = source.tasks
-    named = [f"{name}={path}" for name, path in data.items()] if isinstance(data, Mapping) else data or []
+    if isinstance(data, Mapping):
+        if odd := [name for name, path in data.items() if not isinstance(path, str | Path)]:
+            raise UserError(f"data of {odd[0]} must be the path of a file or folder: write the rows to a .jsonl file")
+        data = [f"{name}={path}" for name, path in data.items()]
+    named = [data] if isinstance(data, str) else data or []
     return RunInputs(settings, source, prose, read_datasets(named), known_tasks)
 
 
@@ -287,9 +292,8 @@ def diagnose(
     >>> len(run.records), run.figures
     (10, ['mask-count'])
     """
-    inputs = run_inputs(
-        probes, preset, points, tasks, relevant, distractors, precision, seed, chat, words, text, data, templates
-    )
+    given = locals()
+    inputs = run_inputs(**{name: given[name] for name in QUESTION_ARGUMENTS})
     if out is not None:
         refuse_checkpoint_folder(Path(out))
     with collection_paused():

@@ -17,7 +17,7 @@ from maskwise.records.sample import MOST_PROMPTS, MOST_TOKENS, SampledPrompt
 from maskwise.tasks.prompts import Prompt
 
 TOP, ATTRIBUTION_DIGITS = 5, 3
-FEWEST, RECORDS_PER_PROMPT = 8, 28  # of a short run fewer prompts: asking them again must not be felt
+FEWEST, RECORDS_PER_PROMPT = 8, 28  # fewer prompts of a short run, because they are asked again
 
 
 def take_sample(
@@ -45,17 +45,13 @@ def take_sample(
             answered[asked] = chances_of(model, item.prompt)
         shown = sampled(model, item.prompt, record, answered[asked])
         if key in attributed:
-            shown = structs.replace(shown, attribution=attribution_of(model, item.prompt))
+            shown = structs.replace(shown, attribution=rounded(embedding_gradients(model, [item.prompt])[1][0]))
         found.append(shown)
     return found
 
 
-def attribution_of(model: Model, prompt: Prompt) -> list[float]:
-    """Of each token the norm of the answer's gradient, of the largest in the prompt."""
-    return rounded(embedding_gradients(model, [prompt])[1][0])
-
-
 def rounded(norms: Tensor) -> list[float]:
+    """Norms of the answer's gradient at each token, relative to the largest, for a sample."""
     return [round(norm, ATTRIBUTION_DIGITS) for norm in norms.tolist()]
 
 
@@ -81,7 +77,7 @@ def _outermost_first(conditions: list[dict[bool, Record]]) -> Iterator[dict[bool
 
 
 class AllBut(set[Key]):
-    """Every question but some, as a set of those that were answered: the others are all that is left to make."""
+    """The set of all keys but these, as `done`: a unit then makes only the items of these keys."""
 
     def __init__(self, keys: set[Key]) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -29,9 +29,11 @@ from maskwise.records.record import Record
 from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt
 
+P = TypeVar("P")
+A = TypeVar("A")
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768
 MEETING = timedelta(minutes=10)  # for a process that was lost before all had met
-PIECE = "\ufffd"  # what a token decodes to that holds a part of a character
+PIECE = "\ufffd"  # the text of a token that holds a part of a character
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,13 @@ def batches(
 
 
 def arrivals(
-    prompts: Sequence[Prompt], requests: int, answer: Callable[[Sequence[Prompt]], list[Answer]]
-) -> Iterator[tuple[int, list[Answer]]]:
-    """(prompt, its answer) as they arrive, of so many prompts at a time. Where one fails nothing more is sent, and
-    those under way still count: a resumed run need not ask them again."""
+    prompts: Sequence[P], requests: int, answer: Callable[[Sequence[P]], list[A]]
+) -> Iterator[tuple[int, list[A]]]:
+    """(place of the prompt, its answer) as they arrive, with so many concurrent requests. If one fails, nothing more is
+    sent, and the answers under way are still kept for a resumed run."""
     failed: BaseException | None = None
     pool = ThreadPoolExecutor(requests)
-    sent: dict[Future[list[Answer]], int] = {pool.submit(answer, [one]): at for at, one in enumerate(prompts)}
+    sent: dict[Future[list[A]], int] = {pool.submit(answer, [one]): at for at, one in enumerate(prompts)}
     waiting = as_completed(sent)
     try:
         while sent:
@@ -198,7 +200,7 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
     probe, task, point, _ = item.key
     written = answer.written
     predicted = model.tokenizer.decode([answer.token]) if written is None else written.text
-    # The text counts, but pieces of characters all read alike.
+    # Texts are compared, but all parts of characters decode to the same text.
     same = answer.token == item.prompt.answer_id or (predicted == item.answer and PIECE not in predicted)
     listed = answer.nll_allowed is not None and answer.nll_choice is not None
     return Record(

@@ -54,17 +54,16 @@ NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
 
 
 def preset(name: Preset, probes: Sequence[Probe] = PROBES) -> Settings:
-    """What a preset asks: its probes, the shared numbers, and the parameters of every probe that could be named."""
+    """The settings of a preset: its probes, the shared numbers, and the parameters of every probe."""
     return Settings(
         preset=name,
         probes=tuple(probe.name for probe in probes if name in probe.presets),
-        parameters={probe.name: {**probe.parameters, **_of_preset(probe, name)} for probe in probes},
+        parameters={
+            probe.name: {**probe.parameters, **{"quick": probe.quick, "paper": probe.paper}.get(name, {})}
+            for probe in probes
+        },
         **NUMBERS[name],
     )
-
-
-def _of_preset(probe: Probe, name: Preset) -> Mapping[str, Any]:
-    return {"quick": probe.quick, "paper": probe.paper}.get(name, {})
 
 
 QUICK, DEFAULT, FULL, PAPER = preset("quick"), preset("default"), preset("full"), preset("paper")
@@ -169,9 +168,9 @@ def with_words(settings: Settings, source: WordSource, leave_out: bool) -> Setti
     return replace(settings, tasks=names[: len(settings.tasks)] if settings.preset == "quick" else names)
 
 
-def power_of(settings: Settings, probes: Sequence[Probe] = PROBES) -> list[DetectableDifference]:
-    """What each probe of such a run detects, where it compares accuracies of a number of questions known beforehand."""
-    asked = [probe for probe in probes if probe.name in settings.probes and not probe.only_blocks]
+def power_of(settings: Settings) -> list[DetectableDifference]:
+    """The detectable difference of each probe that compares accuracies over a known number of questions."""
+    asked = [probe for probe in PROBES if probe.name in settings.probes and not probe.only_blocks]
     counts = {probe.name: probe.questions(settings) for probe in asked if probe.questions is not None}
     counts |= {probe.name: len(settings.tasks) * settings.points for probe in asked if probe.variants is not None}
     return [detectable(probe.name, counts[probe.name]) for probe in asked if probe.name in counts]
@@ -185,8 +184,8 @@ def fit_to_model(
     random_canvas: bool = False,
     text_model: TextModel | None = None,
 ) -> tuple[Settings, list[str]]:
-    """The settings without the probes that make no sense for the model, and a note on each; none on those for block
-    diffusion models alone that only the preset named."""
+    """The settings without the probes that do not apply to the model, and a note on each, except on probes for block
+    diffusion models that only the preset named."""
     why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
     if text_model is not None:
         why = {probe.name: probe.not_text for probe in probes if probe.not_text}
@@ -200,7 +199,9 @@ def fit_to_model(
     if not kept and not left_out:
         raise UserError(f"no probe to run: {settings.probes[0]} is for block diffusion models")
     if not kept:
-        raise UserError(f"no probe to run: {left_out[0]} does not apply, {why[left_out[0]]}")
+        others = [name for name in DEFAULT.probes if name not in why.keys() | only_blocks]
+        remedy = f"; name another, such as --probes {others[0]}" if others else ""
+        raise UserError(f"no probe to run: {left_out[0]} does not apply, {why[left_out[0]]}{remedy}")
     if settings.probes not in [one.probes for one in (QUICK, DEFAULT, FULL, PAPER)]:
         why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
     notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]
@@ -230,7 +231,8 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
     known = [probe.name for probe in probes]
     for name in settings.probes:
         if name not in known:
-            raise UserError(f"unknown probe {name!r}{did_you_mean(name, known)}")
+            apart = ": separate probes by commas" if set(name.strip()) & set(" ;") else did_you_mean(name, known)
+            raise UserError(f"unknown probe {name!r}{apart}")
     if not settings.probes:
         raise UserError(f"no probe named: choose among {', '.join(known)}")
     if not settings.relevant or min(settings.relevant) < 1:

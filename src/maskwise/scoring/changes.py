@@ -1,4 +1,4 @@
-"""What differs between two conditions, or two runs that asked the same questions. Points are paired.
+"""Differences between two conditions, or between two runs with the same questions. Points are paired.
 
 degradation   (max - min) / max of the accuracy over mask counts
 reduction     1 - degradation after / degradation before; null where there was too little to reduce
@@ -96,7 +96,7 @@ def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str
 
 
 def paired_values(group: Sequence[Record], baseline: Sequence[Record], field: str) -> dict[str, np.ndarray]:
-    """What each point gave less what it gave under the baseline, by task."""
+    """The value of each point minus its value under the baseline, by task."""
     tables = paired([as_group(group), as_group(baseline)], field)
     return {task: table[:, 0] - table[:, 1] for task, table in tables.items()}
 

@@ -1,9 +1,9 @@
 """A paper's claims judged from a run's records: what was measured, its 95 % interval, and a verdict.
 
-A claim names two numbers: `nothing`, what would be measured if there were nothing to it, and `asked`, what it takes to
-say that it holds (ours where the paper says only "almost" or "close to"). With the whole interval beyond both it
-holds; beyond `nothing` alone it is in direction; wholly short of what is asked it is rejected; otherwise it is
-inconclusive, as it is without skill above guessing.
+A claim has two numbers: `nothing`, its value under the null hypothesis, and `asked`, the value that it requires (ours
+where the paper says only "almost" or "close to"). If the whole interval is beyond both, it holds; beyond `nothing`
+alone, it is in direction; wholly short of `asked`, it is rejected; otherwise, and without skill above guessing, it is
+inconclusive.
 
 A run judges many claims at once, so the verdicts are those of Holm's procedure (1979) over the whole table, at 5 %:
 each claim's value is tested (two-sided) against what is asked, and against `nothing` where that is another number; of
@@ -186,7 +186,7 @@ def _rejudged(claim: Claim, number: int, adjusted: Mapping[tuple[int, float], fl
 
 
 def bar(claim: Claim) -> float:
-    """What the value must exceed (or stay below) for the claim to hold."""
+    """The threshold that the value must exceed (or stay below) for the claim to hold."""
     beyond = min if claim.less is True else max
     return float(beyond(claim.asked, claim.nothing))
 
@@ -233,7 +233,7 @@ def contrast_claim(
     chance: float = CHANCE,
     enough: bool = True,
 ) -> Claim:
-    """The claim that a difference in accuracy is above zero, with the same difference in nats beside it.
+    """The claim that a difference in accuracy is above zero, with the same difference in nats.
 
     "nats" and, where the records hold it, "nats_content" are the differences of the right answer's negative
     log-likelihood and of its part that is no matter of format, with the sign of the claim: above zero is in its favour.
@@ -260,7 +260,7 @@ def contrast_claim(
 
 
 def best_accuracy(answers: Answers, weights: ConditionWeights) -> float:
-    """Of the conditions that count, the highest accuracy."""
+    """The highest accuracy among the weighted conditions."""
     return max((float(answers.of[key].column("correct").mean()) for key in weights if key in answers.of), default=0.0)
 
 
@@ -291,7 +291,7 @@ def differences(
     there: Callable[[Record], bool],
     value: Callable[[Record], float],
 ) -> list[float]:
-    """Of each piece, the mean of `value` here less that there."""
+    """The mean of `value` here minus that there, for each point."""
     chosen = [record for record in records if here(record) or there(record)]
     points = by_point(chosen, lambda record: "here" if here(record) else "there", value)
     return [float(np.mean(kinds["here"]) - np.mean(kinds["there"])) for kinds in points if len(kinds) == 2]
@@ -300,7 +300,7 @@ def differences(
 def means_by_point(
     records: Sequence[Record], here: Callable[[Record], bool], value: Callable[[Record], float]
 ) -> list[float]:
-    """Of each piece, the mean of `value` here; pieces without one are left out."""
+    """The mean of `value` here, for each point that has one."""
     points = by_point([record for record in records if here(record)], lambda record: "", value)
     found = [float(np.mean(kinds[""])) for kinds in points]
     return [one for one in found if not math.isnan(one)]

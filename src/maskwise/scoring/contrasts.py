@@ -22,7 +22,7 @@ class Answers:
         self.of = {(group.probe, condition_text(group.condition)): group for group in groups_of(records)}
 
     def sums(self, weights: ConditionWeights, field: str) -> dict[str, np.ndarray]:
-        """Of each point that has this field under all of these conditions, the weighted sum of it, by task."""
+        """The weighted sum of a field over conditions for each point that has it under all of them, by task."""
         if not all(key in self.of for key in weights):
             return {}
         tables = paired([self.of[key] for key in weights], field)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-import scipy
 from msgspec import Meta
 
 from maskwise.scoring.intervals import CONFIDENCE, TAILS, jeffreys_bounds, none_seen
@@ -78,7 +77,7 @@ class Answered:
 
 
 def flips(answers: str, setting: str, compared_with: str, before: Answered, after: Answered, rounding: float) -> Flips:
-    """What changed; a flip is a tie where its margin is at most `rounding` times the largest logit."""
+    """The flips of a setting; one is a tie if its margin is at most `rounding` times the largest logit."""
     changed = np.array([one != other for one, other in zip(before.texts, after.texts, strict=True)], dtype=bool)
     n, count = len(changed), int(changed.sum())
     low, high = jeffreys_bounds(np.array(count / n), float(n))
@@ -150,8 +149,3 @@ def noise_count(differs: np.ndarray) -> int:
     absolute = total[middle:].copy()
     absolute[1:] *= 2
     return int(np.searchsorted(absolute.cumsum(), CONFIDENCE - 1e-12))
-
-
-def expected_flips(margins: np.ndarray, noise: float) -> np.ndarray:
-    """Probability that a margin changes its sign when normal noise of this standard deviation is added to it."""
-    return scipy.special.ndtr(-margins / noise)

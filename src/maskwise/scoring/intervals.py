@@ -61,7 +61,7 @@ def none_seen(points: np.ndarray | float, tails: Bounds = TAILS) -> Any:
 
 
 def effective_points(counts: np.ndarray) -> float:
-    """How many points of one task tell as much as these of several tasks that weigh the same."""
+    """The effective number of points of a mean over tasks with equal weights."""
     return float(len(counts) ** 2 / (1 / counts).sum())
 
 
@@ -110,9 +110,9 @@ def difference_interval(
 def _informative_points(within: np.ndarray, overall: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The number of points of a simple sample with the variance found within the tasks, one to four times theirs.
 
-    within [..., T] is the variance of a point of each task, overall [...] that of a point of any. Where a task has one
-    point, or nothing varies, tasks are not told apart, which can only widen: the sum of unequal coins is less spread
-    than that of as many equal ones (Hoeffding 1956).
+    within [..., T] is the variance of a point of each task, overall [...] that of a point of any. If a task has one
+    point, or nothing varies, the tasks are pooled, which can only widen the interval: the sum of unequal coins has less
+    variance than that of as many equal ones (Hoeffding 1956).
     """
     points = effective_points(counts)
     if counts.min() < 2:
@@ -128,7 +128,7 @@ def _informative_points(within: np.ndarray, overall: np.ndarray, counts: np.ndar
 
 
 def standard_error(variances: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of a mean over tasks, and Satterthwaite's degrees of freedom."""
+    """The standard error of a mean over tasks, and Satterthwaite's degrees of freedom."""
     errors = variances / counts
     total = errors.sum(-1)
     free = total**2 / np.maximum((errors**2 / (counts - 1)).sum(-1), np.finfo(float).tiny)
@@ -168,7 +168,7 @@ def means_of(strata: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def variances_of(strata: dict[str, np.ndarray]) -> np.ndarray:
-    """Of a point of each task; p (1 - p) where points are right or wrong."""
+    """The variance of a point of each task; p (1 - p) if points are right or wrong."""
     return np.array([values.var() for values in strata.values()])
 
 
@@ -252,6 +252,9 @@ class Estimate(Typed, frozen=True, kw_only=True):
     value: float | None
     low: float | None
     high: float | None
+
+    def named(self, name: str) -> dict[str, float | None]:
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:

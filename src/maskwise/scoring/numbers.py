@@ -64,7 +64,7 @@ def score_interval(score: Score, unit: str) -> str:
 
 
 def parts_in_words(score: Score) -> str:
-    """Of a score in nats: what was lost to the format and to the content; empty where that is not known."""
+    """The parts of a score in nats that are format and content; empty if not known."""
     if score.allowed is UNSET or score.choice is UNSET:
         return ""
     form, content = (signed(round(part.value or 0.0, 2) + 0.0, 2) for part in (score.allowed, score.choice))
@@ -72,7 +72,7 @@ def parts_in_words(score: Score) -> str:
 
 
 def digits_of(score: Score) -> int:
-    """A small score is told to a tenth of a percent: "0 to 3 %" would not say which side of zero it is on."""
+    """Decimals of a score in percent: 1 for a small score, because "0 to 3 %" does not show the side of zero."""
     known = [abs(value) for value in (score.value, score.low, score.high) if value]
     return 1 if known and min(known) < 0.05 else 0
 

@@ -35,6 +35,12 @@ def smallest_detectable(questions: int, discordance: float) -> float:
     return min(1.0, per_root * max(math.sqrt(discordance), per_root))
 
 
+def questions_for(difference: float, discordance: float) -> int:
+    """How many paired questions detect such a difference; the reverse of `smallest_detectable`."""
+    share = max(discordance, difference)
+    return math.ceil(((Z_LEVEL * math.sqrt(share) + Z_POWER * math.sqrt(share - difference**2)) / difference) ** 2)
+
+
 def detectable(probe: str, questions: int) -> DetectableDifference:
     few, many = (smallest_detectable(questions, share) for share in DISCORDANCES)
     return DetectableDifference(probe=probe, questions=questions, few_change=few, many_change=many)

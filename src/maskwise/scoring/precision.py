@@ -1,4 +1,4 @@
-"""How many questions a difference needs: two stages with a half-width fixed beforehand (Stein 1945).
+"""Sample size for a difference: two stages with a half-width fixed beforehand (Stein 1945).
 
 A block is one question of every task under all conditions; what it gives is the mean over tasks of a paired difference
 in accuracy. The first stage asks FIRST_STAGE blocks. Their variance s^2 alone decides how many blocks n there are in
@@ -7,7 +7,7 @@ of all n blocks lies within
 
     sqrt(t^2 s^2 / n + u^2)
 
-of the truth in 95 % of runs. The first part is Stein's: s^2 tells nothing of the mean, so t holds however n was chosen
+of the truth in 95 % of runs. The first part is Stein's: s^2 is independent of the mean, so t holds for any n chosen
 from it. u is the exact bound of none in n questions per task (intervals.py), for changes so rare that the first stage
 may have missed them. tests/scoring/test_stages.py simulates how often it holds.
 """
@@ -27,7 +27,7 @@ MOST_BLOCKS = 10**9
 
 
 def block_differences(group: Sequence[Record], baseline: Sequence[Record]) -> np.ndarray:
-    """Of each block, in order: the mean over tasks of right answers less those under the baseline, [blocks].
+    """The paired difference in accuracy of each block, mean over tasks, in order, [blocks].
 
     Only blocks of which every task was asked under both: those of an unfinished run may lack some.
     """
@@ -44,7 +44,7 @@ def block_differences(group: Sequence[Record], baseline: Sequence[Record]) -> np
 
 
 def half_width(variance: float, blocks: int, tasks: int) -> float:
-    """Of the 95 % interval of a difference; `variance` is that of the first stage's blocks."""
+    """Half-width of the 95 % interval of a difference; `variance` is that of the first stage's blocks."""
     quantile = float(scipy.stats.t.ppf(TAILS[1], FIRST_STAGE - 1))
     return float(np.sqrt(quantile**2 * variance / blocks + none_seen(blocks * tasks) ** 2))
 

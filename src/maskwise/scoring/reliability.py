@@ -1,4 +1,4 @@
-"""Is a probability right as often as it says? Calibration error, AUROC, temperature and threshold, over sequences.
+"""Calibration of probabilities: calibration error, AUROC, temperature and threshold, over sequences.
 
 Predictions of one sequence depend on each other, so intervals resample sequences (a cluster bootstrap) and shares have
 the effective number of predictions. With r_b = the mean of (confidence - right) in bin b and w_b the bin's share of the
@@ -182,7 +182,9 @@ class ChosenThreshold(Typed, frozen=True, kw_only=True):
 def choose_threshold(found: Predictions, first_half: np.ndarray) -> ChosenThreshold:
     """first_half [N] bool: the sequences it is chosen on; it is verified on the others."""
     here = first_half[found.sequence]
-    chosen = next((level for level in THRESHOLDS if _enough_right(found.where(here), level)), None)
+    own = found.where(here)
+    above_each = {level: own.right[own.sure >= level] for level in THRESHOLDS}
+    chosen = next((t for t, right in above_each.items() if len(right) >= FEWEST and right.mean() >= WANTED), None)
     above = found.where(~here & (found.sure >= (2.0 if chosen is None else chosen)))
     verified = share_over_sequences(above.per_sequence(above.right), above.per_sequence(np.ones(len(above.sure))))
     others = int((~here).sum())
@@ -193,11 +195,6 @@ def choose_threshold(found: Predictions, first_half: np.ndarray) -> ChosenThresh
         chosen_on=int(first_half.sum()),
         verified_on=int((~first_half).sum()),
     )
-
-
-def _enough_right(found: Predictions, level: float) -> bool:
-    right = found.right[found.sure >= level]
-    return len(right) >= FEWEST and right.mean() >= WANTED
 
 
 class ReliabilityBin(Typed, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""Questions asked several times, as consecutive points: the question is what is drawn, with all that was asked of it.
+"""Questions asked several times, as consecutive points: resampling is over questions.
 
-What was asked of a question under a condition becomes one row, whose numbers are means: "correct" is the share of right
-answers. Intervals over these rows speak for other questions.
+The answers to a question under a condition become one row of means: "correct" is the share of right answers. Intervals
+over these rows are for new questions.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ AVERAGED = ("correct", "nll", "nll_allowed", "nll_choice")
 
 
 def by_question(group: Group, times: int, in_full: bool = False) -> Group:
-    """One row per question, of whatever was asked of it so far; in_full: only of questions asked all of these times."""
+    """One row per question, over its answers so far; in_full: only questions that were asked all of these times."""
     if times == 1:
         return group
     tasks, questions, rows = [], [], []

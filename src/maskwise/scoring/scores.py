@@ -1,4 +1,4 @@
-"""Scores from tables of answers, each with its two 95 % intervals (intervals.py says for what they speak)."""
+"""Scores from tables of answers, each with its two 95 % intervals (described in intervals.py)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -223,15 +223,14 @@ def nats_score(records: Sequence[Record], conditions: Sequence[Condition], weigh
     Points are paired: each gives one value. Where the records hold both parts of the likelihood the score has
     "allowed" and "choice", scores of their own that add up to it: what was lost to the format and to the content.
     """
-    found = {field: _weighted(tables(records, conditions, field), weights) for field in LIKELIHOODS}
+    found = {
+        field: mean_score({t: table @ np.array(weights) for t, table in tables(records, conditions, field).items()})
+        for field in LIKELIHOODS
+    }
     whole = found["nll"]
     if whole.value is None or any(part.n != whole.n for part in found.values()):
         return whole
     return structs.replace(whole, allowed=found["nll_allowed"], choice=found["nll_choice"])
-
-
-def _weighted(by_task: Tables, weights: Sequence[float]) -> Score:
-    return mean_score({task: table @ np.array(weights) for task, table in by_task.items()})
 
 
 def mean_score(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> Score:

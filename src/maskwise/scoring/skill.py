@@ -1,7 +1,7 @@
-"""Whether a loss of accuracy can be shown at all: the model must be able to do the task, and must not be all right.
+"""Skill at the baseline: whether a loss of accuracy can be shown at all.
 
-A model that guesses has nothing to lose, so that no loss is found in it; nor is one found where every question is easy.
-`task_skill` decides which of the two it is, for every report, comparison and advice.
+No loss is found in a model that guesses, nor if every question is easy. `task_skill` decides which of the two it is,
+for every report, comparison and advice.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Skill(Typed, frozen=True, kw_only=True):
 def task_skill(
     right: int, n: int, guessing: float = CHANCE, changes: Iterable[Ends] = (), level: float = LEVEL
 ) -> Skill:
-    """What `right` of `n` answers show.
+    """The skill that `right` of `n` answers show.
 
     skilled: more are right than guessing explains (one-sided exact binomial test at `level`). unskilled: the upper
     bound lies less than .05 above guessing, so that more questions will not help. undecided: neither, ask more.
@@ -53,13 +53,9 @@ def task_skill(
     high = float(scipy.special.betaincinv(right + 1, n - right, 1 - LEVEL)) if right < n else 1.0
     found: Ability = "undecided"
     if p < level:
-        found = "saturated" if right >= SATURATED * n and _none_lost(list(changes)) else "skilled"
+        known = [(low, high) for low, high in changes if low is not None and high is not None]
+        none_lost = bool(known) and all(high >= 0 and low > -LARGE_LOSS for low, high in known)
+        found = "saturated" if right >= SATURATED * n and none_lost else "skilled"
     elif high < guessing + LEAST_SKILL:
         found = "unskilled"
     return Skill(skill=found, n=n, right=right, guessing=guessing, p=p, high=high)
-
-
-def _none_lost(changes: list[Ends]) -> bool:
-    """Changes were measured, none of them is a loss, and few questions are not the reason."""
-    known = [(low, high) for low, high in changes if low is not None and high is not None]
-    return bool(known) and all(high >= 0 and low > -LARGE_LOSS for low, high in known)

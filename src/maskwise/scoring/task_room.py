@@ -41,7 +41,7 @@ class Room(Typed, frozen=True, kw_only=True):
 
 
 def room_of(selection: Sequence[Record]) -> Room:
-    """From the records of selection questions; those with more than the fewest masks are not looked at."""
+    """From the records of selection questions with the fewest masks."""
     fewest = min((record.masks for record in selection), default=0)
     right: dict[str, list[bool]] = defaultdict(list)
     for record in selection:

@@ -7,11 +7,14 @@ import numpy as np
 from msgspec import Meta
 
 from maskwise.records.record import Record
+from maskwise.scoring.skill import Skill, task_skill
 from maskwise.scoring.variance_components import TemplateSpread, template_spread
 from maskwise.support.typed import Typed
 from maskwise.tasks.contrast_questions import RULES
+from maskwise.tasks.episodes import CHANCE
 
 OF_MASKS, OF_CONTRAST = "mask-count", "contrast"  # the probes whose questions are reworded
+OF_SKILL = "skill"  # other questions of mask-count, which decide under which templates the model can answer
 MIXED, NEAR, FAR = "mixed", "near", "far"
 ACCURACY, MASKS, DISTANCE = "accuracy", "masks", "distance"
 EFFECTS = (ACCURACY, MASKS, DISTANCE)
@@ -31,7 +34,22 @@ class TemplatesSummary(Typed, frozen=True, kw_only=True):
     """Each effect over the templates that mean the same, and under every single one."""
 
     spread: Annotated[dict[str, TemplateSpread], Meta(description="of each effect, over templates of the same task")]
+    able: Annotated[
+        dict[str, TemplateSpread], Meta(description="the same over those that the model can answer, of two or more")
+    ]
+    skills: Annotated[
+        dict[str, Skill], Meta(description="of each template, right answers to other questions compared with guessing")
+    ]
     effects: list[TemplateEffect]
+
+    @property
+    def same_task(self) -> list[str]:
+        return list(dict.fromkeys(one.template for one in self.effects if not one.changes_task))
+
+    @property
+    def answerable(self) -> list[str]:
+        """The templates of the same task that the model can answer."""
+        return [name for name in self.same_task if name in self.skills and self.skills[name].shown]
 
 
 RightByQuestion = dict[tuple[str, int, int], bool]  # task, question and rule
@@ -45,7 +63,11 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
         rules = RULES if found["questions"] == OF_CONTRAST else 1
         place = found["questions"], found["template"], found["answer"], found["examples"], found["masks"]
         table.setdefault(place, {})[record.task, *divmod(record.point, rules)] = record.correct
-    spread, effects = {}, []
+    skills: dict[str, Skill] = {}
+    for (questions, template, *_), right in table.items():
+        if questions == OF_SKILL:
+            skills[template] = task_skill(sum(right.values()), len(right), CHANCE)
+    spread, able, effects = {}, {}, []
     for effect in EFFECTS:
         for answer in ("letter", "word"):
             values = _effect_values(table, effect, answer)
@@ -61,8 +83,12 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
                 for name, row in zip(names, whole, strict=True)
             ]  # fmt: skip
             if answer == "letter" and len(names) > 1 and whole.shape[1] > 1:
-                spread[effect] = template_spread(by_task, (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0))
-    return TemplatesSummary(spread=spread, effects=effects) if effects else None
+                bounds = (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0)
+                spread[effect] = template_spread(by_task, bounds)
+                kept = [place for place, name in enumerate(names) if name in skills and skills[name].shown]
+                if len(kept) > 1:
+                    able[effect] = template_spread({task: rows[kept] for task, rows in by_task.items()}, bounds)
+    return TemplatesSummary(spread=spread, able=able, skills=skills, effects=effects) if effects else None
 
 
 def _effect_values(

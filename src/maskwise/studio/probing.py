@@ -1,8 +1,10 @@
 """One question to one model: its answer, the attribution of each token, and the answer's attention."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import exp
 
 from msgspec import structs
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from maskwise.models.model import Model
 from maskwise.probes.answers.attention_shares import logits_and_shares
 from maskwise.probes.answers.gradients import gradient_norms, traced
-from maskwise.probes.answers.plain import Answer, answers_to
+from maskwise.probes.answers.plain import Answer, answers_to, ask
 from maskwise.probes.blocks import moved_on_grid, visible_masks
 from maskwise.probes.examples import one_context_per_task
 from maskwise.records.record import Record
@@ -27,6 +29,8 @@ from maskwise.tasks.words import load_words
 MOST_MASKS, MOST_RELEVANT, MOST_DISTRACTORS, MOST_POINTS = 200, 10, 30, 100
 HELD_OUT = 0.5  # as in maskwise diagnose: the same questions
 NEAR = 50  # tokens that count as the nearest context
+CURVE_MASKS = (0, 5, 10, 20, 50, 100, 150, 200)
+MaskCurve = tuple[tuple[int, float], ...]
 TASK_NAMES = [task.name for task in TASKS]
 
 
@@ -137,6 +141,19 @@ def attributed(found: Probed) -> Probed:
     """Adds every token's attribution by a backward pass, which takes longer than the forward pass."""
     assert found.gradients is not None
     return replace(found, shown=structs.replace(found.shown, attribution=rounded(found.gradients())), gradients=None)
+
+
+def right_answer_curve(model: Model, asked: ContextQuestion) -> MaskCurve:
+    """(masks, probability of the right answer) for 0 to 200 masks, in one batch; numbers that exceed the context length
+    are left out. Empty without a right answer, or if the model has no masks."""
+    if not asked.answer or model.causal:
+        return ()
+    prompts = {}
+    for masks in CURVE_MASKS:
+        with suppress(UserError):
+            prompts[masks] = build_prompt(model, replace(asked, masks=masks))
+    answers = ask(model, list(prompts.values()))
+    return tuple((masks, exp(-(answer.nll or 0.0))) for masks, answer in zip(prompts, answers, strict=True))
 
 
 def _episode(task: str, point: int, relevant: int, distractors: int) -> Episode:

@@ -6,8 +6,10 @@ Imports nothing heavy: a port in use and a missing extra are said at once.
 import os
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from maskwise.support.errors import UserError
@@ -128,8 +130,10 @@ async def _refuse(scope: Scope, send: Send, status: int) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def guarded_app(models: Sequence[str], root: Path, port: int, dtype: str = "auto", device: str | None = None) -> Guard:
-    """The guarded application; opens the first model, so that its errors appear at once."""
+def guarded_app(
+    models: Sequence[str], root: Path, port: int, dtype: str = "auto", device: str | None = None
+) -> tuple[Guard, Callable[[], object]]:
+    """The guarded application without an open model, and the function that opens the first one."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     import gradio as gr
@@ -140,7 +144,6 @@ def guarded_app(models: Sequence[str], root: Path, port: int, dtype: str = "auto
     from maskwise.studio.views import studio_style
 
     shelf = Shelf(models, dtype, device)
-    shelf.take(shelf.names[0])
     app = build_app(shelf, root).queue(max_size=MOST_WAITING, api_open=False)
     app.state_session_capacity = MOST_SESSIONS
     # Fonts of the system: Gradio's themes would ask for web fonts.
@@ -163,11 +166,11 @@ def guarded_app(models: Sequence[str], root: Path, port: int, dtype: str = "auto
         theme=theme,
         head=f"<style>{studio_style()}</style>",
     )
-    return Guard(mounted, port)
+    return Guard(mounted, port), partial(shelf.take, shelf.names[0])
 
 
-def serve(held: socket.socket, app: Guard) -> None:
-    """Serves until Ctrl-C."""
+def serve(held: socket.socket, app: Guard, open_first: Callable[[], object]) -> None:
+    """Serves until Ctrl-C; opens the first model meanwhile, and ends with its error if it cannot be opened."""
     import uvicorn
 
     # Pages that are open when it ends are cut off; at a lower level uvicorn prints a traceback for each.
@@ -181,4 +184,17 @@ def serve(held: socket.socket, app: Guard) -> None:
         server_header=False,
         ws="none",
     )
-    uvicorn.Server(config).run(sockets=[held])
+    server = uvicorn.Server(config)
+    failed: list[BaseException] = []
+
+    def opening() -> None:
+        try:
+            open_first()
+        except BaseException as problem:
+            failed.append(problem)
+            server.should_exit = True
+
+    Thread(target=opening, daemon=True).start()
+    server.run(sockets=[held])
+    if failed:
+        raise failed[0]

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from maskwise.models.checkpoints.locations import embedded_models, planted_in
+from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint, planted_in, weights_folder
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
@@ -16,7 +16,7 @@ class Shelf:
     """LRU cache of opened models."""
 
     def __init__(self, named: Sequence[str], dtype: str = "auto", device: str | None = None) -> None:
-        self.names = list(dict.fromkeys([*named, *embedded_models()]))
+        self.names = list(dict.fromkeys([*named, *filter(_is_installed, embedded_models())]))
         self.dtype, self.device = dtype, device
         self._open: OrderedDict[str, Model] = OrderedDict()
         self._lock = Lock()
@@ -33,7 +33,14 @@ class Shelf:
             return self._open[name]
 
 
+def _is_installed(name: str) -> bool:
+    """Whether an embedded model's weights are here: those of smol-diffusion come with a package of their own."""
+    try:
+        return weights_folder(locate_checkpoint(name)[0]).is_dir()
+    except UserError:
+        return False
+
+
 def label_of(name: str) -> str:
     """Display name; a planted fault is labelled."""
-    planted = planted_in(name)
-    return f"{name} (planted on purpose: {planted})" if planted else name
+    return f"{name} (planted)" if planted_in(name) else name

@@ -1,12 +1,13 @@
 """Trace of a decoding: the canvas after each forward pass, with the probability of each committed token."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from maskwise.decoding.checks import for_model
 from maskwise.decoding.generate import Snapshot, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompt_ids import text_ids
-from maskwise.decoding.strategies import parse_parameters, strategy_named_by
+from maskwise.decoding.strategies import find_strategy
 from maskwise.models.model import Model
 from maskwise.studio.sizes import check_text, check_whole
 from maskwise.support.errors import UserError
@@ -34,16 +35,20 @@ class Trace:
     frames: tuple[tuple[Cell, ...], ...]
 
 
+def empty_trace(new: int) -> Trace:
+    """The canvas before the first decoding: masks alone."""
+    return Trace("", 0, ((Cell("", 0, None, True),) * new,))
+
+
 def decoding_options(
-    new: int, rule: str, parameters: str, steps: int, block: int, canvas: str, window: int, cache: str
+    new: int, rule: str, parameters: Mapping[str, float], steps: int, block: int, canvas: str, window: int, cache: str
 ) -> DecodingOptions:
-    """Decoding options of one column of controls. Adaptive strategies take no steps; `full` is `fixed` or `blocks`."""
-    given = parse_parameters(parameters.replace(",", " ").split()) or None
+    """Decoding options of one set of controls. Adaptive strategies take no steps; `full` is `fixed` or `blocks`."""
     return DecodingOptions(
         max_new_tokens=new,
-        rule=strategy_named_by(given, rule),
-        parameters=given,
-        steps=steps or None,
+        rule=rule,
+        parameters=parameters or None,
+        steps=None if find_strategy(rule).adaptive else steps or None,
         block=block or None,
         canvas=None if canvas == "full" else canvas,
         cache=cache,

@@ -11,7 +11,7 @@ from markupsafe import escape
 from maskwise.report.pages.drill import likelihood, shown_prompt
 from maskwise.report.pages.jinja_environment import environment, style
 from maskwise.scoring.numbers import number, percent
-from maskwise.studio.probing import Probed
+from maskwise.studio.probing import MOST_MASKS, MaskCurve, Probed
 from maskwise.studio.tracing import Trace
 
 ATTENDED = {"masks": "masks", "near": "nearest context", "far": "farther context", "answer": "itself"}
@@ -19,10 +19,12 @@ ATTENDED = {"masks": "masks", "near": "nearest context", "far": "farther context
 
 @dataclass(frozen=True)
 class Side:
-    """One model's answer. `found` is None while it is being asked."""
+    """One model's answer. `found` is None while it is being asked the question; `curve` is empty until it is known."""
 
     label: str
     found: Probed | None
+    question: str = ""
+    curve: MaskCurve = ()
 
 
 @cache
@@ -35,7 +37,8 @@ def studio_style() -> str:
 
 
 def probed_view(sides: Sequence[Side]) -> str:
-    return _templates().get_template("probed.html.jinja").render(sides=[_side(side) for side in sides])
+    template = _templates().get_template("probed.html.jinja")
+    return template.render(sides=[_side(side) for side in sides], most=MOST_MASKS)
 
 
 def trace_view(label: str, prompt: str, trace: Trace, step: int) -> str:
@@ -70,7 +73,7 @@ def problem_view(problem: object) -> str:
 
 def _side(side: Side) -> dict:
     if side.found is None:
-        return {"label": side.label, "prompt": None}
+        return {"label": side.label, "prompt": None, "question": side.question, "curve": ""}
     found = side.found
     layers = list(zip(*(found.attention[key] for key in ATTENDED), strict=True))
     mean = sum(found.attention["masks"]) / len(layers)
@@ -82,6 +85,9 @@ def _side(side: Side) -> dict:
         "sure": likelihood(found.answer.confidence or 0.0),
         "entropy": number(found.answer.entropy),
         "nll": number(found.answer.nll),
+        "curve": " ".join(f"{masks},{100 - 100 * chance:.1f}" for masks, chance in side.curve),
+        "now": max(0, found.prompt.masks - 1),
+        "percent": round(100 * found.shown.probability, 1),
         "masks": found.prompt.masks,
         "unseen": 0 if found.visible is None else found.prompt.masks - found.visible,
         "to_masks": percent(mean, 1) if found.prompt.masks > 1 else None,

@@ -1,4 +1,4 @@
-"""Arguments of the library's functions, checked by kind before anything is opened: one line names argument and kind."""
+"""Type checks of the library's public arguments, before anything is opened."""
 
 import functools
 import inspect
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from maskwise.support.errors import UserError
+from maskwise.support.nearest import nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,6 +27,11 @@ KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
+# Names of transformers, PEFT and LLaDA's code for arguments of ours.
+ELSEWHERE = {"torch_dtype": "dtype", "load_in_4bit": 'weights="int4"', "load_in_8bit": 'weights="fp8"'}
+ELSEWHERE |= {"pretrained": "name", "model_name": "name", "output_dir": "out", "num_samples": "points"}
+
+
 def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
@@ -41,18 +47,35 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*given: P.args, **named: P.kwargs) -> R:
         try:
             bound = signature.bind(*given, **named).arguments
-        except TypeError:
-            return function(*given, **named)  # Python's own message for a missing or unknown argument
+        except TypeError as problem:
+            raise TypeError(f"{function.__name__}() {problem}{_meant(named, single)}") from None
         for name, value in bound.items():
             allowed = kinds.get(name)
             if allowed and not any(KINDS[kind][1](value) for kind in allowed):
                 words = " or ".join(KINDS[kind][0] for kind in allowed)
-                raise UserError(f"{name} must be {words}, not {_shown(value)}")
+                remedy = f": write cuda:{value}" if name == "device" and isinstance(value, int) else ""
+                raise UserError(f"{name} must be {words}, not {_shown(value)}{remedy}")
+            if name in ("model", "models"):
+                _refuse_no_model(value if name == "models" and isinstance(value, tuple) else [value])
             if name == "seed" and value is not None and value < 0:
                 raise UserError(f"seed must be 0 or more, not {value}")
         return function(*given, **named)
 
     return checked
+
+
+def _meant(named: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """What a name that is no argument may stand for."""
+    for name in named.keys() - known.keys():
+        if meant := ELSEWHERE.get(name) or nearest(name, known):
+            return f": did you mean {meant}?"
+    return ""
+
+
+def _refuse_no_model(given: Sequence[Any]) -> None:
+    for one in given:
+        if one is None or isinstance(one, list | tuple):
+            raise UserError(f"a model is one name, folder or opened model, not {_shown(one)}: give one at a time")
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:
@@ -62,6 +85,6 @@ def _kinds(annotation: Any) -> tuple[Any, ...]:
 
 
 def _shown(value: Any) -> str:
-    """A short value as it is, of another its type."""
+    """A short value as it is, a long one as its type."""
     text = repr(value)
     return text if len(text) <= 40 else f"a value of the type {type(value).__name__}"

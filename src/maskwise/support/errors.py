@@ -36,7 +36,7 @@ def _as_argument(found: "re.Match[str]") -> str:
 
 
 class UserNotice(UserWarning):
-    """What a user should know of a result. The command line prints it as one line, and goes on."""
+    """A remark on a result. The command line prints it as one line and continues."""
 
 
 def first_line(problem: Exception) -> str:

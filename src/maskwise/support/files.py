@@ -22,7 +22,7 @@ Records = str | Path | Iterable[Mapping[str, Any]]  # a JSON lines file, or what
 
 
 def open_regular(file: Path) -> BinaryIO:
-    """Opens a regular file to be read. A device or a FIFO, to which a link of a stranger may lead, has no end."""
+    """Opens a regular file for reading; refuses devices and FIFOs, which an untrusted link may lead to."""
     opened = open(file, "rb", opener=_open_at_once)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
         opened.close()
@@ -31,12 +31,12 @@ def open_regular(file: Path) -> BinaryIO:
 
 
 def _open_at_once(file: str, flags: int) -> int:
-    """Without waiting for somebody to write to a FIFO."""
+    """Opens without waiting for the writer of a FIFO."""
     return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def refuse_irregular(folder: Path) -> None:
-    """A folder that holds a device or a FIFO, or a link to one: who opens it waits, or reads without end."""
+    """Refuses a folder that holds a device or a FIFO, or a link to one: reading it would not end."""
     for entry in folder.iterdir() if folder.is_dir() else ():
         if entry.exists() and not (entry.is_file() or entry.is_dir()):
             raise UserError(f"{entry} is not a regular file: remove it")
@@ -48,20 +48,34 @@ def read_bytes(file: Path) -> bytes:
         with open_regular(file) as opened:
             return opened.read()
     except (OSError, ValueError) as problem:  # a name with a null byte is a ValueError
-        raise UserError(f"cannot read {file}: {getattr(problem, 'strerror', None) or problem}") from None
+        folder = "; give a file, not a folder" if isinstance(problem, IsADirectoryError) else ""
+        raise UserError(f"cannot read {file}: {getattr(problem, 'strerror', None) or problem}{folder}") from None
+
+
+# How files begin that people give for text.
+BEGINNINGS = {b"PK\x03\x04": "an Excel workbook or a zip archive", b"%PDF": "a PDF", b"\x89PNG": "a picture"}
+BEGINNINGS |= {b"\xff\xd8\xff": "a picture", b"PAR1": "a Parquet file", b"\x1f\x8b": "compressed"}
+BEGINNINGS |= {b"\xd0\xcf\x11\xe0": "an Excel or Word file", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
+
+
+def refusal_of_bytes(file: Path, content: bytes, remedy: str) -> UserError:
+    """The line for a file that is not UTF-8 text: what it is, where its beginning says so, and what to give."""
+    kind = next((f" but {kind}" for beginning, kind in BEGINNINGS.items() if content.startswith(beginning)), "")
+    return UserError(f"{file} is not UTF-8 text{kind}: {remedy}")
 
 
 def read_text(file: Path, remedy: str) -> str:
     """The whole of a UTF-8 file; one that cannot be read, or is something else, is refused in one line."""
+    content = read_bytes(file)
     try:
-        text = read_bytes(file).decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError:
-        raise UserError(f"{file} is not UTF-8 text: {remedy}") from None
+        raise refusal_of_bytes(file, content, remedy) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def is_writable(text: str) -> bool:
-    """Whether a text can be UTF-8: arguments and standard input that are none come as halves of surrogate pairs."""
+    """True if a text can be encoded as UTF-8: invalid arguments and input arrive as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -70,7 +84,7 @@ def is_writable(text: str) -> bool:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """JSON as the standard has it: NaN and infinity, which others cannot read, raise ValueError.
+    """Standard JSON: NaN and infinity raise ValueError.
 
     Structs are written by json too: msgspec's own encoder writes NaN and infinity as null without a word.
     """
@@ -106,11 +120,11 @@ _QUICK_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def parse_json(text: str, finite: bool = True) -> Any:
-    """What a stranger's JSON says. Whatever is wrong with it is a ValueError of one line.
+    """Parses untrusted JSON; any problem is a ValueError of one line.
 
-    Refused beside what is no JSON: NaN and infinity, numbers of thousands of digits, brackets nested too deeply, and
-    halves of surrogate pairs, which no file and no tokenizer takes.
-    finite=False: numbers such as 1e999, which are infinite, are left to the caller; a third of the time is theirs.
+    Also refused: NaN and infinity, numbers of thousands of digits, brackets nested too deeply, and lone surrogates,
+    which no file and no tokenizer takes.
+    finite=False skips the check for numbers such as 1e999, which are infinite: a third of parse time.
     """
     try:
         value = (_DECODER if finite else _QUICK_DECODER).decode(text)
@@ -128,7 +142,7 @@ def parse_json(text: str, finite: bool = True) -> Any:
 
 
 def read_json(file: Path, remedy: str) -> Any:
-    """What a JSON file says; one that cannot be read, or is something else, is refused in one line."""
+    """The content of a JSON file; an unreadable or invalid file is refused in one line."""
     try:
         return parse_json(read_text(file, remedy))
     except ValueError as problem:
@@ -136,12 +150,12 @@ def read_json(file: Path, remedy: str) -> Any:
 
 
 def partial_of(file: Path) -> Path:
-    """Where a file is written until it is whole."""
+    """The temporary path of a file while it is being written."""
     return file.with_name(file.name + ".partial")
 
 
 def open_own(file: Path, append: bool = False) -> BinaryIO:
-    """Opens a file of an output folder for writing, new or to be continued. A link put in its place is not followed."""
+    """Opens a file of an output folder for writing or appending; symbolic links are not followed."""
     how = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC) | getattr(os, "O_NOFOLLOW", 0)
     try:
         return os.fdopen(os.open(file, how, 0o666), "ab" if append else "wb")
@@ -152,14 +166,14 @@ def open_own(file: Path, append: bool = False) -> BinaryIO:
 
 
 def refuse_links(folder: Path) -> None:
-    """What is written into a folder stays in it: a link in it could lead anywhere."""
+    """Refuses an output folder that holds links, which could lead outside it."""
     links = [entry for entry in folder.iterdir() if entry.is_symlink()] if folder.is_dir() else []
     if links:
         raise UserError(f"{links[0]} is a link: remove it, or choose another --out")
 
 
 def replace_file(file: Path, parts: Iterable[str] | bytes) -> None:
-    """All or nothing: a reader never sees half a file, and a killed write leaves the old one."""
+    """Writes a file atomically: a killed write leaves the old one."""
     partial = partial_of(file)
     with open_own(partial) as opened:
         opened.writelines([parts] if isinstance(parts, bytes) else (part.encode("utf-8") for part in parts))
@@ -169,26 +183,26 @@ def replace_file(file: Path, parts: Iterable[str] | bytes) -> None:
 
 
 def give_usual_mode(file: Path) -> None:
-    """The permissions that a new file of this process has by its umask."""
+    """Gives a file the permissions of a new file under the umask."""
     mask = os.umask(0)
     os.umask(mask)
     file.chmod(0o666 & ~mask)
 
 
 def refuse_occupied(out: Path) -> None:
-    """What is written goes into a new or empty folder: nothing there is overwritten, not even its own source."""
+    """Refuses an output folder that is not empty: nothing is overwritten."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is not empty: choose another --out")
 
 
 def refuse_checkpoint_folder(out: Path) -> None:
-    """Results do not go among the files of a model."""
-    if (out / "config.json").exists() or (out / "adapter_config.json").exists():
+    """Refuses the folder of a model as output folder."""
+    if any(os.path.exists(out / name) for name in ("config.json", "adapter_config.json")):  # no error if locked
         raise UserError(f"{out} is the folder of a model: choose another --out")
 
 
 def refuse_unwritable_folder(out: Path) -> None:
-    """Tries to make a folder where `out` would be, so that a bad name costs nothing; leaves nothing behind."""
+    """Refuses an output folder that cannot be created, before any work is done; leaves nothing behind."""
     try:
         nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists() or folder.is_symlink())
         if nearest == out and not (out.is_dir() and os.access(out, os.W_OK | os.X_OK)):
@@ -200,21 +214,23 @@ def refuse_unwritable_folder(out: Path) -> None:
 
 
 def refuse_unwritable(out: Path | None) -> None:
-    """A file for results must be new, in a folder that is there."""
+    """Refuses an output file that exists, or whose folder does not."""
     if out is not None and (out.exists() or out.is_symlink()):
         raise UserError(f"{out} exists already: choose another file, or remove it")
     if out is not None and not out.absolute().parent.is_dir():
         raise UserError(f"there is no folder {out.parent}: make it, or name another --out")
+    if out is not None and out.suffix.lower() in (".csv", ".tsv", ".parquet", ".xlsx"):
+        raise UserError(f"{out} would hold JSON lines: name a .jsonl file")
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name that a file gives is that of a file in the same folder, and leads nowhere else."""
+    """True if a name read from a file is a plain file name without a path."""
     return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"} and len(name.encode()) <= 255
 
 
 @contextmanager
 def only_user_of(folder: Path) -> Iterator[None]:
-    """Keeps a second process out of a folder that this one writes to. The lock ends with the process, killed or not."""
+    """Locks an output folder against a second process; the lock ends with the process, even if killed."""
     if fcntl is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Pausing Python's garbage collector where much is allocated and nothing is garbage."""
+"""Pausing Python's garbage collector during large allocations."""
 
 import gc
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Importing torch and transformers sooner."""
+"""Faster imports of torch and transformers."""
 
 import gc
 import os
@@ -21,14 +21,14 @@ def imported(path: str) -> Any:
 
 
 class Process:
-    """Whose it is: `maskwise.start.main` says that it runs a command and nothing else."""
+    """runs_a_command: True in a process started by the `maskwise` command."""
 
     runs_a_command = False
 
 
 @contextmanager
 def command_imports(compiled: bool = False) -> Iterator[None]:
-    """What a command that opens a model imports, sooner, where the process is its own.
+    """Faster imports for a command that opens a model, in a process of its own.
 
     compiled: the command compiles the model or what rounds it, for which everything is imported as it is.
     """
@@ -43,13 +43,13 @@ def command_imports(compiled: bool = False) -> Iterator[None]:
 
 @contextmanager
 def lean_transformers() -> Iterator[None]:
-    """transformers without what is used by those alone who train, shard or compile, for as long as the process lives.
-    What a later transformers does otherwise is imported as it is.
+    """Imports transformers without modules that only training, sharding or compiling needs, for the whole process.
 
-    Its losses of object detection import scipy.optimize, its sharding torch.distributed.tensor with sympy: it is told
-    that neither is there, of the second only in a process that no launcher started. Decorators for compiled models
-    import torch._dynamo, which waits for its first real use. The list of installed packages is made when a package is
-    looked for in it, and the names in all model files read once, not for `transformers` and `transformers.models`.
+    Its object detection losses import scipy.optimize, and its sharding torch.distributed.tensor with sympy: both are
+    reported as not available, the second only in a process without a launcher. Decorators for compiled models
+    import torch._dynamo, which is deferred to its first real use. Installed packages are listed on first use, and the
+    names in all model files are read once, not for `transformers` and `transformers.models`. A later transformers that
+    differs here is imported as it is.
     """
     with ExitStack() as replaced:
         for module in (_Compiler("torch._dynamo"), _ItemToIndex("torch._dynamo._trace_wrapped_higher_order_op")):
@@ -75,7 +75,7 @@ def lean_transformers() -> Iterator[None]:
 
 
 def _leave_to_be_found(package: str, names: Sequence[str]) -> None:
-    """Modules that other packages take for imported, as they are after `import transformers`: PEFT one of these."""
+    """Defers modules that other packages (PEFT) expect to be imported after `import transformers`."""
     parent = import_module(package)
     for name in names:
         if not hasattr(parent, name):
@@ -83,7 +83,7 @@ def _leave_to_be_found(package: str, names: Sequence[str]) -> None:
 
 
 class Deferred(ModuleType):
-    """Stands for a module until something is asked of it that it cannot answer itself."""
+    """A module that is imported on first use of an attribute it does not have."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what inspect and the like ask of every module there is
@@ -98,7 +98,7 @@ class Deferred(ModuleType):
 
 
 class _Compiler(Deferred):
-    """torch._dynamo with decorators that do nothing, as without a compiler they do."""
+    """torch._dynamo with decorators that do nothing, as they do without a compiler."""
 
     @property  # asked for where a module in this package is imported
     def __path__(self) -> Any:  # type: ignore[override]
@@ -126,7 +126,7 @@ class _ItemToIndex(Deferred):
 
 
 class _Distributions(Mapping[str, list[str]]):
-    """Which distributions each installed package belongs to, by importlib.metadata.
+    """The distributions of each installed package, listed on first use.
 
     Two are asked for by whoever imports transformers: they bear their package's name.
     """
@@ -149,7 +149,7 @@ class _Distributions(Mapping[str, list[str]]):
 
 
 def _folder_of(path: str | Path) -> Path:
-    """Where a package lies, given as a folder or as its __init__.py."""
+    """The folder of a package, given as a folder or as its __init__.py."""
     return Path(path).parent if Path(path).is_file() else Path(path)
 
 

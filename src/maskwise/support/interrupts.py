@@ -1,4 +1,4 @@
-"""Ctrl-C, remembered: some imports turn it into an ImportError of their own. And a limit for what may never end."""
+"""Recording of Ctrl-C, which some imports turn into an ImportError, and time limits."""
 
 import signal
 import sys
@@ -13,7 +13,7 @@ _pressed: list[int] = []
 
 
 def note_interrupts() -> None:
-    """From here on; not where a shell has Ctrl-C ignored, as for a script's jobs in the background."""
+    """Starts recording Ctrl-C, unless the shell ignores it, as for background jobs."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _note)
 
@@ -24,16 +24,16 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def was_interrupted(problem: BaseException) -> bool:
-    """Whether Ctrl-C is behind an exception."""
+    """True if an exception was caused by Ctrl-C."""
     return isinstance(problem, KeyboardInterrupt) or (bool(_pressed) and isinstance(problem, Exception))
 
 
 def time_limit(seconds: float, problem: Exception) -> AbstractContextManager[None]:
-    """Raises `problem` once what is inside has taken so much processor time.
+    """Raises `problem` if the block takes more than this processor time.
 
-    In the main thread by a signal, which Python code and regular expressions ask for now and then. Other threads get no
-    signals, and Windows has no such timer: there it looks at the clock before each line of Python, so that a single
-    operation goes on to its end.
+    In the main thread by a signal, which Python code and regular expressions check regularly. Other threads get no
+    signals, and Windows has no such timer: there the clock is checked before each line of Python, so that a single
+    operation is not interrupted.
     """
     if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
         return _alarm(seconds, problem)

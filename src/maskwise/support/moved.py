@@ -81,7 +81,7 @@ MOVED = _all_moved()
 
 
 class _Alias:
-    """Gives the module at its new place under its old name too."""
+    """Loader of a moved module under its old name."""
 
     def __init__(self, new: str) -> None:
         self.new = new

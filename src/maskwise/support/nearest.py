@@ -1,4 +1,4 @@
-"""What a user may have meant: the end of a message about a name that is not known."""
+"""Suggestions for mistyped names, for the end of a message."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

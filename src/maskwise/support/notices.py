@@ -1,4 +1,4 @@
-"""Our own warnings, shown as lines of the command."""
+"""Our own warnings, printed as lines by the command line."""
 
 import sys
 import warnings

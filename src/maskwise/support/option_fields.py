@@ -13,7 +13,7 @@ import typer.models
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a field is written on the command line where its own type cannot be: the type, the name, more help."""
+    """The command-line form of a field whose own type is not possible there: type, name, more help."""
 
     type: Any
     flag: str

@@ -1,4 +1,4 @@
-"""Several processes that share a run (torchrun, accelerate): what is said when one of them is gone."""
+"""Errors of runs with several processes (torchrun, accelerate) if one of them ends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ from maskwise.support.errors import UserError
 
 
 def is_left_alone(problem: BaseException) -> bool:
-    """Whether an error says that another process does not answer any more; gloo has no type of its own for it."""
+    """True if an error means that another process has ended; gloo has no error type for it."""
     return isinstance(problem, dist.DistError) or (isinstance(problem, RuntimeError) and "gloo" in str(problem))
 
 
 @contextmanager
 def one_line_if_left_alone(out: Path) -> Iterator[None]:
-    """A process whose companion was killed ends, and says what is kept."""
+    """Ends with one line that says what is kept, if another process was killed."""
     try:
         yield
     except RuntimeError as problem:

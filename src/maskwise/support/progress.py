@@ -1,7 +1,7 @@
-"""The progress bar of every command that takes long, and how long that will be."""
+"""Progress bars, and estimates of the time that is left."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -34,8 +34,8 @@ WORTH_SAYING = 60.0  # seconds: shorter work is done before the line is read
 
 @dataclass
 class Forecast:
-    """States the size of long work once, after its first batch: how much of what, and the time it will take at the
-    speed of that batch.
+    """States the size of long work once: how much of what, and the time it will take at the speed of the second batch.
+    The first batch warms up (compilation, memory), which on a GPU can take a hundred times as long.
 
     total: parts of the work. what: in words, with the number. say: prints a line.
     """
@@ -44,19 +44,18 @@ class Forecast:
     what: str
     say: Callable[[str], None]
     clock: Callable[[], float] = perf_counter
-    started: float = field(init=False)
+    batches: int = 0
     done: int = 0
-
-    def __post_init__(self) -> None:
-        self.started = self.clock()
+    warm_since: float = 0.0
 
     def advance(self, count: int) -> None:
-        first, self.done = self.done == 0, self.done + count
-        if not first or not 0 < count < self.total:
-            return
-        seconds = (self.clock() - self.started) * self.total / count
-        if seconds >= WORTH_SAYING:
-            self.say(f"{self.what}: about {in_minutes(seconds)} at the speed of the first batch")
+        self.batches, self.done = self.batches + 1, self.done + count
+        if self.batches == 1:
+            self.warm_since = self.clock()
+        elif self.batches == 2 and count > 0 and self.done < self.total:
+            seconds = (self.clock() - self.warm_since) * (self.total - self.done) / count
+            if seconds >= WORTH_SAYING:
+                self.say(f"{self.what}: about {in_minutes(seconds)} at the speed of the second batch")
 
 
 def in_minutes(seconds: float) -> str:

@@ -19,7 +19,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def safe_text(text: str) -> str:
-    """A text of any number of lines without a character that a terminal obeys."""
+    """A text of any number of lines with control characters escaped."""
     return _OBEYED.sub(_escape, text)
 
 
@@ -47,5 +47,5 @@ class SafeConsole(Console):
 
 
 def open_console(stderr: bool = False) -> SafeConsole:
-    """In notebooks too it writes text: rich would ask for ipywidgets there."""
+    """A console that writes text, also in notebooks, where rich would need ipywidgets."""
     return SafeConsole(stderr=stderr, highlight=False, force_jupyter=False)

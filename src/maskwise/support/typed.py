@@ -110,11 +110,11 @@ def json_object(value: Any) -> Any:
 
 
 class InvalidJson(ValueError):
-    """A text that is no JSON, as opposed to JSON of other types."""
+    """The error of a text that is not JSON, as opposed to JSON of other types."""
 
 
 def decode(content: bytes | str, kind: type[T]) -> T:
-    """A stranger's JSON as a value of this type.
+    """Decodes untrusted JSON as a value of this type.
 
     Whatever is wrong with it is a ValueError of one line, InvalidJson where it is no JSON at all.
     """
@@ -122,7 +122,7 @@ def decode(content: bytes | str, kind: type[T]) -> T:
 
 
 def decode_with(decoder: msgspec.json.Decoder[T], content: bytes | str) -> T:
-    """The same with a decoder that is used often."""
+    """`decode` with a decoder made before."""
     try:
         return decoder.decode(content)
     except msgspec.ValidationError as problem:
@@ -132,7 +132,7 @@ def decode_with(decoder: msgspec.json.Decoder[T], content: bytes | str) -> T:
 
 
 def _syntax_problem(content: bytes | str) -> str:
-    """What json says is wrong: msgspec calls half a surrogate pair truncated input."""
+    """The message of Python's json: msgspec calls a lone surrogate truncated input."""
     try:
         parse_json(content if isinstance(content, str) else content.decode("utf-8"))
     except ValueError as problem:

@@ -37,7 +37,7 @@ FINAL = re.compile(r"####\s*(-?\d[\d,]*(?:\.\d+)?)\s*$")
 
 
 def is_right(text: str, answer: str, check: str) -> bool:
-    """Whether a generated text is a right answer; `check` is EXACT, LAST_NUMBER or a pattern."""
+    """True if a generated text is a right answer; `check` is EXACT, LAST_NUMBER or a pattern."""
     if check == EXACT:
         return text.strip() == answer.strip()
     if check == LAST_NUMBER:

@@ -1,4 +1,4 @@
-"""What the columns of a data file are called: our names, and those of TRL, Alpaca and OpenOrca.
+"""Column names of data files: ours, and those of TRL, Alpaca and OpenOrca.
 
 A row is read as a pair of texts, a chat, or a text. A row that can be read in two ways is refused in one line.
 """
@@ -29,7 +29,7 @@ class TextPair:
 
     @property
     def plain_prompt(self) -> str:
-        """What precedes the answer where there is no chat template: a question ends with a line break."""
+        """The text before the answer without a chat template: a question ends with a line break."""
         if not self.is_question:
             return self.prompt
         return "\n".join([self.system, self.prompt, ""] if self.system else [self.prompt, ""])
@@ -103,7 +103,7 @@ PAIR_WORDS = "prompt and answer (or completion), question and answer (or respons
 
 
 def read_row(row: Any, where: str, forms: Sequence[ColumnForm], wanted: str, weakest: bool = True) -> RowContent:
-    """What a row holds, in one of these forms; `wanted` says them in words. A column of null is not there.
+    """The content of a row in one of these forms; `wanted` describes them. A null column counts as missing.
 
     weakest: `text` counts only where no other form does, because data sets such as Alpaca's repeat a pair in it.
     """
@@ -113,6 +113,9 @@ def read_row(row: Any, where: str, forms: Sequence[ColumnForm], wanted: str, wea
     found = [form for form in forms if given.issuperset(form.names)]
     if MESSAGES in found or weakest:
         found = [form for form in found if form is not TEXT] or found
+    empty = [name for name in row if name not in given and any(name in form.names for form in forms)]
+    if not found and empty:
+        raise UserError(f"{where}: {', '.join(empty)} is null; write {wanted}")
     if not found:
         raise UserError(f"{where} has the keys {keys_in_words(row)}: write {wanted}")
     if len(found) > 1:

@@ -150,12 +150,16 @@ def read_dataset(name: str, path: str | Path) -> Dataset:
 
 def read_datasets(named: Sequence[str]) -> dict[str, Dataset]:
     """`NAME=PATH` texts, as the command line gives them."""
-    found: dict[str, Dataset] = {}
+    return {name: read_dataset(name, path) for name, path in named_paths(named).items()}
+
+
+def named_paths(named: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
     for text in named:
         name, equals, path = text.partition("=")
         if not (name and equals and path) or name in found:
             raise UserError(f"--data {text}: write NAME=PATH, each name once")
-        found[name] = read_dataset(name, path)
+        found[name] = path
     return found
 
 

@@ -59,7 +59,7 @@ class Worded:
 
 
 def answer_place(exercise: Exercise) -> int:
-    """Where the answer begins in `answered`: after the opening bracket, unless the exercise says so itself."""
+    """The start of the answer in `answered`: after the opening bracket, unless the exercise states it."""
     return exercise.answer_at if isinstance(exercise, Worded) else exercise.answered.index("[") + 1
 
 

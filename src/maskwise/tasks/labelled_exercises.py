@@ -34,7 +34,7 @@ def tell_apart(tokenizer: Any, labels: Sequence[str]) -> bool:
 
 
 def first_tokens(tokenizer: Any, labels: Sequence[str], form: str = ANSWER) -> tuple[int, ...]:
-    """The token with which each label begins where it stands, after `[`."""
+    """The first token of each label after `[`."""
     encoded = [encode_label(tokenizer, [], Labelled("Text: x", label, form)) for label in labels]
     return tuple(ids[gap.start] for ids, gap in encoded)
 

@@ -7,8 +7,7 @@ a from l on its left and b from r on its right
 
     p(x | visible)  is proportional to  P^a[l, x] * P^b[x, r]        (pi[x] without a left, 1 without a right)
 
-With nothing visible on the right it tends to the stationary pi: TV(P^d(l, .), pi) <= delta^d, where delta is
-Dobrushin's coefficient, the largest total variation between two rows of P.
+With nothing visible on the right it tends to the stationary pi.
 """
 
 from collections.abc import Sequence
@@ -37,10 +36,6 @@ class Chain:
         target = torch.zeros(self.states + 1, dtype=torch.float64)
         target[-1] = 1
         return torch.linalg.lstsq(equations, target[:, None]).solution[:, 0].clamp(min=0)
-
-    @property
-    def dobrushin(self) -> float:
-        return float((self.kernel[:, None] - self.kernel[None]).abs().sum(dim=-1).max() / 2)
 
     def ahead(self, distance: int) -> Tensor:
         """P^distance, [V, V]: where each state has got after so many steps."""

@@ -33,7 +33,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the model is given (`ids`), and what is read: the prediction of position `row`, right if `answer_id`.
+    """The input of the model (`ids`), the predicted position `row`, and the right token `answer_id`.
 
     For a diffusion model `ids[row]` is a mask; an autoregressive prompt ends before it (`row == len(ids)`). `allowed`
     are the tokens that would be an answer, right or wrong; empty where there is no such list.
@@ -43,9 +43,9 @@ class Prompt:
     row: int
     answer_id: int
     masks: int
-    parts: tuple[int, ...] = ()  # which question of the prompt each token belongs to, where somebody asks
+    parts: tuple[int, ...] = ()  # the question of the prompt that each token belongs to, if needed
     allowed: tuple[int, ...] = ()
-    start: int = 0  # the position of the first token, as if so many unseen ones stood before it
+    start: int = 0  # the position of the first token
 
 
 def encode_question(
@@ -70,7 +70,9 @@ def encode_parts(
     ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=not chat)
     row = _letter_row(tokenizer, spans, letter_at)
     parts = tuple(bisect_right(starts, end - 1) - 1 for _, end in spans)
-    return Encoded(ids, row, _allowed_letters(tokenizer, test, ids[row])), parts
+    # The letters' tokens; the right one's is the one found in the text.
+    allowed = tuple(ids[row] if n == test.answer else one for n, one in enumerate(letter_ids(tokenizer)))
+    return Encoded(ids, row, allowed), parts
 
 
 def encode_label(
@@ -172,7 +174,7 @@ def mask_count(masks: int | float, length: int) -> int:
 
 
 def filler_id(tokenizer: Any, filler: str) -> int:
-    """The one token of a filler text, so that n fillers are n tokens (as text, dots would melt into few)."""
+    """The one token of a filler text, so that n fillers are n tokens (as text, dots would merge into few)."""
     ids = tokenizer(filler, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
         raise UserError(
@@ -182,7 +184,7 @@ def filler_id(tokenizer: Any, filler: str) -> int:
 
 
 def check_letters(tokenizer: Any) -> None:
-    """Refuse, by its name, a tokenizer that cannot say where a token stands or in which a letter is not one token."""
+    """Refuse, by its name, a tokenizer without character offsets or in which an answer letter is not one token."""
     if not tokenizer.is_fast:
         raise UserError(
             f"the tokenizer {name_of(tokenizer)} gives no offsets; a fast tokenizer (tokenizer.json) is needed"
@@ -192,18 +194,13 @@ def check_letters(tokenizer: Any) -> None:
 
 @functools.lru_cache(maxsize=8)
 def letter_ids(tokenizer: Any) -> tuple[int, ...]:
-    """The token of each answer letter where it stands: after `[` and before `]`."""
+    """The token of each answer letter in its place, after `[` and before `]`."""
     found = []
     for place in range(len(LETTERS)):
         text, _, letter_at = lay_out(tokenizer, [], Question(("one", "two", "three"), place, True), "right", False)
         ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens=True)
         found.append(ids[_letter_row(tokenizer, spans, letter_at)])
     return tuple(found)
-
-
-def _allowed_letters(tokenizer: Any, test: Question, right: int) -> tuple[int, ...]:
-    """The letters' tokens; the right one's is the one that was found in the text."""
-    return tuple(right if place == test.answer else one for place, one in enumerate(letter_ids(tokenizer)))
 
 
 def _letter_row(tokenizer: Any, spans: Sequence[tuple[int, int]], letter_at: int) -> int:
@@ -228,7 +225,7 @@ def lay_out(
 
 
 def _test_at(place: Place, examples: Sequence[Exercise]) -> int:
-    """How many examples stand before the test question."""
+    """The number of examples before the test question."""
     return {"left": 0, "middle": len(examples) // 2, "right": len(examples)}[place]
 
 

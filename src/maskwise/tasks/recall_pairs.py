@@ -19,7 +19,7 @@ from maskwise.tasks.prompts import Encoded, Prompt, encode_answers, opened
 from maskwise.tasks.words import Words, split_words
 
 NEAR, FAR = "near", "far"
-# How far the asked pair stands from the question, as a share of the longest way. Near is drawn: see `pairs_between`.
+# Distance of the asked pair from the question, as a share of the longest. Near is drawn: see `pairs_between`.
 DISTANCES = {NEAR: 0.0, "quarter": 0.25, "middle": 0.5, "three quarters": 0.75, FAR: 1.0}
 NEAREST, LAST_NEAR = 1, 4  # pairs between a near pair and the question
 FEWEST_PAIRS = 6
@@ -96,7 +96,7 @@ def list_of_point(words: RecallWords, count: int, seed: int, point: int) -> tupl
 
 
 def pairs_between(distance: str, count: int, seed: int, point: int) -> int:
-    """How many of `count` pairs stand between the question and the asked pair.
+    """The number of pairs, of `count`, between the question and the asked pair.
 
     Near is one of the five pairs next to the question, but never the very next, which could be found by its place.
     """

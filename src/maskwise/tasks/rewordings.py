@@ -86,7 +86,10 @@ def read_rewordings(path: Path, of_prompts: bool = False) -> tuple[Rewording, ..
         raise UserError(f"{path}: two templates are called {repeated!r}: give each a name of its own")
     for one in found:
         where = f"{path}, template {one.name!r}"
-        (_check_prompt if of_prompts else check_question)(where, one)
+        if not of_prompts:
+            check_question(where, one)
+        elif FIELD.findall(one.text) != [PROMPT]:
+            raise UserError(f"{where}: advise rewords whole prompts; write {PROMPT} once, nothing else")
     alike = found if of_prompts else [one for one in found if not one.changes_task]
     if len(alike) < FEWEST:
         raise UserError(f"{path} has {len(alike)} templates of the same task: give {FEWEST} or more, better 8")
@@ -94,7 +97,7 @@ def read_rewordings(path: Path, of_prompts: bool = False) -> tuple[Rewording, ..
 
 
 def check_question(where: str, one: Rewording) -> None:
-    """Refuses a template that does not name each option and the answer once; `where` says whose it is."""
+    """Refuses a template that does not name each option and the answer once; `where` names its source."""
     fields = FIELD.findall(one.text)
     wanted = [f"{{{letter}}}" for letter in LETTERS]
     answers = [field for field in fields if field in (LETTER, WORD)]
@@ -106,11 +109,6 @@ def check_question(where: str, one: Rewording) -> None:
         raise UserError(f"{where}: write {{A}}, {{B}} and {{C}} once each, and {LETTER} or {WORD} once")
     if fields[-1] != answers[0] or "\n" not in one.text[: one.text.index(answers[0])]:
         raise UserError(f"{where}: the answer comes after the options, on a line of its own")
-
-
-def _check_prompt(where: str, one: Rewording) -> None:
-    if FIELD.findall(one.text) != [PROMPT]:
-        raise UserError(f"{where}: advise rewords whole prompts; write {PROMPT} once, nothing else")
 
 
 def encode_reworded(

@@ -28,9 +28,11 @@ class WordRule:
     by_case: bool = False
 
     def lists(self, words: Words) -> tuple[list[str], list[str]]:
-        """(targets, pool): the words to draw from, no word in both whatever its case."""
-        if self.by_case:
-            return _cased_lists(_joined(words, self.target))
+        """(targets, pool): the words to draw from, no word in both in any case."""
+        if self.by_case:  # every second word capitalised as a target, the others in lower case: only the case differs
+            ordered = sorted(_joined(words, self.target), key=str.casefold)
+            targets = [word[0].upper() + word[1:].lower() for word in ordered[::2]]
+            return targets, [word.lower() for word in ordered[1::2]]
         targets = _joined(words, self.target)
         taken = {word.casefold() for word in targets}
         pool = [word for word in _joined(words, self.pool) if word.casefold() not in taken]
@@ -80,9 +82,3 @@ def _joined(words: Words, categories: tuple[str, ...]) -> list[str]:
         for word in words[category]:
             first_spelling.setdefault(word.casefold(), word)
     return list(first_spelling.values())
-
-
-def _cased_lists(words: list[str]) -> tuple[list[str], list[str]]:
-    """Every second word capitalised as a target, the others in lower case, so that only the case tells them apart."""
-    ordered = sorted(words, key=str.casefold)
-    return [word[0].upper() + word[1:].lower() for word in ordered[::2]], [word.lower() for word in ordered[1::2]]

@@ -1,4 +1,4 @@
-"""Tables in files: rows as dictionaries by column name, whatever the file's form."""
+"""Tables in .csv, .tsv, .json, .jsonl and .parquet files: rows as dictionaries by column name."""
 
 import csv
 import io
@@ -13,10 +13,10 @@ from maskwise.support.files import Records, open_regular, parse_json, read_bytes
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
 MOST_BYTES, MOST_ROWS = 1 << 30, 20_000_000  # of a parquet file, as texts
-TABLES = (".csv", ".tsv", ".parquet")  # of rows with named columns, whatever reads them
+TABLES = (".csv", ".tsv", ".parquet")  # of rows with named columns
 
-TableRow = tuple[int, dict[str, Any]]  # where it stands (its line, in texts) and what is in it
-LocatedRow = tuple[str, Any]  # where it stands, for messages, and what is in it, not checked
+TableRow = tuple[int, dict[str, Any]]  # its line (or number) and its content
+LocatedRow = tuple[str, Any]  # its place, for messages, and its unchecked content
 
 
 def read_rows(file: Path, unnamed: Sequence[str] = ()) -> Iterator[TableRow]:
@@ -41,10 +41,12 @@ def located_rows(source: Records) -> list[LocatedRow]:
     elif Path(source).suffix.lower() in TABLES:
         rows = [(f"{source} line {number}", row) for number, row in read_rows(Path(source))]
     else:
-        rows = list(json_rows(Path(source), read_text(Path(source), "give one JSON object a line")))
+        rows = list(json_rows(Path(source), read_text(Path(source), "save it as .jsonl, .csv or .parquet")))
     if not rows:
-        name = source if isinstance(source, str | Path) else "the list"
-        raise UserError(f"{name} is empty: give one JSON object a line")
+        listed = not isinstance(source, str | Path)
+        raise UserError(
+            "the list is empty: give one object a row" if listed else f"{source} is empty: give one JSON object a line"
+        )
     return rows
 
 
@@ -175,7 +177,7 @@ def _parquet(file: Path) -> Iterator[TableRow]:
 
 
 def _refuse_large(file: Path, metadata: Any) -> None:
-    """By what the file says of itself: a few kilobytes may hold gigabytes, compressed."""
+    """Refuses by the file's metadata: a few kilobytes may hold gigabytes, compressed."""
     groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
     columns = [group.column(n) for group in groups for n in range(group.num_columns)]
     size = sum(column.total_uncompressed_size for column in columns)

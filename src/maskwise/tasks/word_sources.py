@@ -1,4 +1,4 @@
-"""What `--words` names: the paper's sixteen tasks, our sets of unfamiliar words, or a file of the user's.
+"""Word sources of `--words`: the paper's sixteen tasks, our sets of unfamiliar words, or a user's file.
 
 A set is a pair of kinds: the right option is a word of the first, the two wrong ones are words of the second. The words
 of `unfamiliar-1` (for development) and `unfamiliar-2` (for confirmation), twelve sets each, stand neither in words.json
@@ -44,7 +44,7 @@ class WordSource:
 
 
 def load_word_source(named: str | Path | None = None) -> WordSource:
-    """What `--words` names. A file holds word sets, or lists in the place of some of the paper's categories."""
+    """The source that `--words` names. A file holds word sets, or lists that replace some of the paper's categories."""
     if named is None or str(named) == PAPER_WORDS:
         return WordSource(load_words())
     if str(named) in UNFAMILIAR:

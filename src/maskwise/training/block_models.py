@@ -13,8 +13,8 @@ from maskwise.training.settings import SharedSettings, TrainSettings
 def refuse_block_models(model: str | Path | Model, settings: SharedSettings) -> None:
     """Refuse losses that do not fit a block diffusion model, by config.json alone, before any weight is read.
 
-    Such a model predicts a block from clean ones before it, while the other losses noise a whole answer or document.
-    And the views of the mask-agnostic loss would differ in the last block of an answer at most.
+    It predicts a block from clean blocks before it, while other losses noise a whole answer or document. The views of
+    the mask-agnostic loss would differ in the last block of an answer at most.
     """
     name, block = (model.name or model.kind) if isinstance(model, Model) else str(model), block_of(model)
     if block is None:

@@ -123,7 +123,7 @@ def _check_numbers(settings: SharedSettings) -> None:
         least, value = one.metadata.get("at_least"), getattr(settings, one.name)
         if least is not None and value is not None and value < least:
             wanted = f"be at least {least}" if least else "not be negative"
-            raise UserError(f"--{one.name.replace('_', '-')} is {value}: it must {wanted}")
+            raise UserError(f"{_flag(one.name)} is {value}: it must {wanted}")
 
 
 def _run_rules(settings: SharedSettings) -> list[tuple[bool, str]]:

@@ -15,7 +15,7 @@ PAIRS_PER_PASS = 8
 
 
 def masks_used(views: Sequence[Views], settings: SharedSettings) -> dict[str, int]:
-    """How many masks are appended: few, and the most and the least that many are where not all of them fit."""
+    """The numbers of appended masks: few, and the largest and smallest "many", if not all of them fit."""
     many = [settings.few + len(view.second) - len(view.first) for view in views] or [settings.many]
     return {"few": settings.few, "many": max(many), "many_least": min(many)}
 

@@ -56,7 +56,7 @@ def _settings(settings: SharedSettings) -> str:
         if name in shown or value != getattr(plain, name)
     }
     lines = [f"| {name.replace('_', ' ')} | {value} |" for name, value in changed.items()]
-    others = "The other settings are the defaults of maskwise; settings.json beside this file has them all."
+    others = "The other settings are the defaults of maskwise; settings.json in this folder has them all."
     return "\n".join(["| setting | value |", "|---|---|", *lines, "", others])
 
 

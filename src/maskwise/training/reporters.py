@@ -1,4 +1,4 @@
-"""Where losses are reported: TensorBoard, Weights & Biases, MLflow. Checked without torch."""
+"""Reporters of losses: TensorBoard, Weights & Biases, MLflow. Checked without torch."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +40,16 @@ def chosen_reporters(tensorboard: bool | None, report_to: Sequence[str] | None) 
     if tensorboard and not installed:
         raise UserError("TensorBoard is not installed: install tensorboard or leave --tensorboard out")
     return ("tensorboard",) if (installed if tensorboard is None else tensorboard) else ()
+
+
+def check_callbacks(given: "Sequence[TrainerCallback] | None") -> "list[TrainerCallback]":
+    """The Trainer's callbacks, refused where they are something else, such as a reporter's name."""
+    from transformers import TrainerCallback
+
+    listed = [given] if isinstance(given, str) or not isinstance(given, Sequence | None) else list(given or [])
+    if not all(isinstance(one, TrainerCallback) for one in listed):
+        raise UserError("callbacks takes a list of transformers' TrainerCallback: name a reporter with --report-to")
+    return listed
 
 
 def reporter_callbacks(reporters: Sequence[str], logs: Path, main_process: bool) -> "list[TrainerCallback]":

@@ -1,7 +1,7 @@
 """The folder of a tuning or training run: its files, which checkpoints can be resumed, and errors of saving.
 
 settings.json                  every setting, the data's hash, versions; written first
-checkpoints/checkpoint-STEP/   the Trainer's state; resumable only when complete.json, written last, vouches for it
+checkpoints/checkpoint-STEP/   the Trainer's state; resumable once complete.json, which is written last, lists its files
 adapter_*, result.json         the adapter (or a whole checkpoint) and the figures; written at the end
 """
 
@@ -55,7 +55,7 @@ def refuse_other_run(out: Path, description: dict[str, Any], defaults: dict[str,
 
 
 def refuse_other_base(out: Path, base: str, part: str = "base") -> None:
-    """A run goes on only with the weights, the configuration and the tokenizer it began with; likewise its teacher."""
+    """Refuses to resume a run with other weights, configuration or tokenizer than it began with, or another teacher."""
     stored = out / "settings.json"
     before = read_json(stored, "choose another --out") if stored.exists() else {}
     if isinstance(before, dict) and before.get(part, base) != base:
@@ -90,7 +90,7 @@ def _size_and_sum(file: Path) -> list[int | str]:
 
 
 def damage_of(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint, in words; None where every file matches the marker."""
+    """The damage of a checkpoint in words; None if every file matches the marker."""
     try:
         files = read_json(checkpoint / MARKER, "")["files"]
         for name, wanted in files.items():
@@ -114,12 +114,12 @@ def newest_whole(folder: Path, skipped: Callable[[str], None]) -> Path | None:
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:
-    """Those whose marker is there, oldest first."""
+    """The checkpoints with a marker, oldest first."""
     return sorted((path for path in _checkpoints(folder) if (path / MARKER).exists()), key=checkpoint_step)
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Those of the run; checkpoint-4-backup is somebody's copy, and is left alone."""
+    """The run's checkpoints; other folders, such as checkpoint-4-backup, are ignored."""
     return [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-[0-9]{1,18}", path.name)]
 
 

@@ -143,7 +143,7 @@ PRESETS = {
     "quick": TuneSettings(
         anchored=True,
         alpha=0.0,
-        mask_low=0.95,  # an answer's one telling token is masked nearly always
+        mask_low=0.95,  # the one token that matters in an answer is nearly always masked
         mask_high=0.99,
         held=0.3,
         targets=ATTENTION,

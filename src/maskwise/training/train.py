@@ -28,7 +28,7 @@ from maskwise.training.data.held_out import held_out_blocks, held_out_noise, hel
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import many_masks, mean_scores, summary
-from maskwise.training.reporters import check_reporters
+from maskwise.training.reporters import check_callbacks, check_reporters
 from maskwise.training.settings import BLOCK, WARMUP, TrainSettings
 from maskwise.training.trainer import RunTrainer
 from maskwise.training.training_run import PreparedRun, RunTarget, run, source_of
@@ -105,7 +105,7 @@ def train(
         return PreparedRun(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native, teacher=known)
 
     target = RunTarget(
-        Path(out), dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to)
+        Path(out), dtype, device, tensorboard, check_callbacks(callbacks), check_weights, check_reporters(report_to)
     )
     return run(model, chosen, lambda: read_documents(data), prepare, target)
 

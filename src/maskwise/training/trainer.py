@@ -93,7 +93,7 @@ class RunTrainer(Trainer, ABC):
 
     @property
     def tuned(self) -> Model:
-        """The model inside whatever trains it (DDP wraps it, FSDP2 shards it in place)."""
+        """The model without the wrapper of DDP (FSDP2 shards it in place)."""
         assert isinstance(self.model, Model)
         return self.model
 
@@ -149,7 +149,7 @@ class RunTrainer(Trainer, ABC):
         return metrics
 
     def last_scores(self) -> dict[str, float]:
-        """Those of the last step, by their names; measured now where a run is taken up after its last step."""
+        """The measures of the last step by name; measured now if a run is resumed after its last step."""
         for entry in reversed(self.state.log_history):
             if entry["step"] == self.state.global_step and any(name.startswith("eval_") for name in entry):
                 return {name.removeprefix("eval_"): value for name, value in entry.items() if name.startswith("eval_")}
@@ -243,7 +243,7 @@ class _StopAtBadLoss(TrainerCallback):
 
 
 class _MeasureAtTheEnd(TrainerCallback):
-    """As the last part of the training: reporters have closed their books after it."""
+    """Evaluates at the last step, because reporters are closed after training."""
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.global_step >= state.max_steps:

@@ -91,7 +91,10 @@ def _run(
     prepare: Callable[[Model, DataFile], PreparedRun],
     target: RunTarget,
 ) -> dict[str, Any]:
-    out, processes = target.out, _processes(target.device)
+    out, device = target.out, target.device
+    if device is not None and pick_device(device).index not in (None, 0):
+        raise UserError(f"--device {device}: name cpu or cuda, and choose the card with CUDA_VISIBLE_DEVICES")
+    processes = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
     identity = {
         "model": model.name if isinstance(model, Model) else str(model),
         "dtype": target.dtype,
@@ -133,12 +136,6 @@ def _run(
         result = _train(model, prepared, target, reporters, identity, counts)
     model.name = str(out) if settings.full else f"{identity['model']}+{out}"  # the name of what was written
     return result
-
-
-def _processes(device: str | None) -> PartialState:
-    if device is not None and pick_device(device).index not in (None, 0):
-        raise UserError(f"--device {device}: name cpu or cuda, and choose the card with CUDA_VISIBLE_DEVICES")
-    return PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
 
 
 def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarget, device: torch.device) -> Model:

@@ -21,7 +21,7 @@ from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
 from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import many_masks, summary
-from maskwise.training.reporters import check_reporters
+from maskwise.training.reporters import check_callbacks, check_reporters
 from maskwise.training.settings import PRESET_PAIRS, TuneSettings
 from maskwise.training.trainer import TuneTrainer
 from maskwise.training.training_run import PreparedRun, RunTarget, is_main_process, run, source_of
@@ -89,7 +89,9 @@ def tune(
             example=training[0].prompt,
         )
 
-    target = RunTarget(out, dtype, device, tensorboard, callbacks or [], check_weights, check_reporters(report_to))
+    target = RunTarget(
+        out, dtype, device, tensorboard, check_callbacks(callbacks), check_weights, check_reporters(report_to)
+    )
     return run(model, chosen, lambda: read_pairs(source), prepare, target)
 
 

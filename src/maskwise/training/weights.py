@@ -95,16 +95,12 @@ def save_trained_weights(model: Model, folder: Path, weights: dict[str, Tensor],
         # Without this PEFT would ask the hub whether the vocabulary was changed.
         model.net.save_pretrained(str(folder), state_dict=weights, save_embedding_layers=False)  # type: ignore[operator]
         return
-    model.core.save_pretrained(folder, state_dict=weights | _stored_buffers(model))
+    stored = model.core.state_dict()  # also buffers, such as the biases by which LLaDA2 chooses experts
+    buffers = {name: value.cpu() for name, value in model.core.named_buffers() if name in stored}
+    model.core.save_pretrained(folder, state_dict=weights | buffers)
     for file in beside_the_weights(source) if source is not None else []:
         if not file.name.endswith(".index.json"):  # what was just saved may be cut otherwise
             shutil.copyfile(file, folder / file.name)
-
-
-def _stored_buffers(model: Model) -> dict[str, Tensor]:
-    """The buffers of a checkpoint, such as the biases by which LLaDA2 chooses experts."""
-    stored = model.core.state_dict()
-    return {name: value.cpu() for name, value in model.core.named_buffers() if name in stored}
 
 
 @torch.no_grad()

@@ -151,7 +151,9 @@ def test_a_comparison_leads_with_its_verdict(tmp_path: Path) -> None:
     )
     assert told["harmed"].startswith("tiny-llada+distracted (planted) loses 30.0\u00a0points more than tiny-llada when")
     assert told["same"].startswith("No difference was detected between the losses of tiny-llada")
-    assert all(sentence.endswith("nats (no interval).") for sentence in told.values())  # judged by accuracy and likelihood
+    assert all(
+        sentence.endswith("nats (no interval).") for sentence in told.values()
+    )  # judged by accuracy and likelihood
     assert "from 80.0\u00a0% to 80.0\u00a0% with 2 masks and from 50.0\u00a0% to 80.0\u00a0% with 100" in told["cured"]
     assert "with 100 masks accuracy falls, −30.0\u00a0points (" in told["harmed"]
 

@@ -1,4 +1,4 @@
-"""What is seen of a decoding after each of its steps."""
+"""The state of a decoding after each step, as callbacks receive it."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from maskwise.decoding.strategies.state import Rows
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback is given after each step of a batch. Read it at once: the next step changes the canvas."""
+    """The state of a batch after a step. Read it at once: the next step changes the canvas."""
 
     step: int
     sheet: Sheet
     prompts: list[list[int]]  # of the batch
     shown: list[int]  # how many tokens of each canvas the model sees in this block
-    rows: Rows  # what the forward pass of this step said
-    places: Tensor  # [S, W] where these rows stand on the sheet
+    rows: Rows  # the predictions of this step
+    places: Tensor  # [S, W] the positions of these rows on the sheet
     mask_id: int
 
     @property
@@ -28,7 +28,7 @@ class Snapshot:
 
     @property
     def confidences(self) -> list[dict[int, float]]:
-        """Of each canvas the probability that this step gave to the token it proposed at each position it asked of."""
+        """For each canvas, by position: the probability of the token that this step proposed there."""
         chances = self.rows.log_p.exp().flatten().tolist()
         by_place = dict(zip(self.places.flatten().tolist(), chances, strict=True))
         spans = list(zip(self.sheet.starts, self.sheet.lengths, strict=True))[: len(self.prompts)]
@@ -39,7 +39,7 @@ class Snapshot:
 
     @property
     def committed(self) -> Tensor:
-        """Which rows this step committed, [S, W]."""
+        """True for rows that this step committed, [S, W]."""
         return self.rows.open & (self.sheet.ids[self.places] != self.mask_id)
 
     @property
@@ -49,8 +49,8 @@ class Snapshot:
         return torch.bucketize(self.places[:, 0].contiguous(), starts, right=True).tolist()
 
     def completions(self) -> dict[int, Tensor]:
-        """Of each sequence that this step asked, its canvas with the likeliest token in place of every mask of the
-        active block; masks of later blocks stay masks."""
+        """For each sequence of this step, its canvas with the likeliest token in place of every mask of the active
+        block; masks of later blocks stay masks."""
         ids, best = self.sheet.ids, self.rows.logits.argmax(dim=-1)
         guessed = ids.clone()
         guessed[self.places] = torch.where(ids[self.places] == self.mask_id, best, ids[self.places])

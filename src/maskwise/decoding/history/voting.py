@@ -44,7 +44,7 @@ class Ballot:
             self.looks[number].append(canvas)
 
     def new_tokens(self, number: int) -> list[list[int]]:
-        """What stands after each look where one sequence was masked at first."""
+        """After each look, the tokens of one sequence at the positions that were masked at first."""
         prompt = self.prompts[number]
         inside = [place for place, token in enumerate(prompt) if token == self.mask_id]
         canvases = [look.tolist() for look in self.looks[number]]

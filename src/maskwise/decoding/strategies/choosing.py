@@ -1,4 +1,4 @@
-"""What strategies share: rows chosen by rank or by a test, and how many rows each step commits. No torch until used.
+"""Shared code of strategies: rows chosen by rank or by a test, and the rows per step. Imports torch when used.
 
 Shapes: S sequences, W rows of each (a block's masks, padded to the widest). Every function is vectorised over sequences
 that differ in how much is open, and reads nothing back to the host. Ties go to the left.

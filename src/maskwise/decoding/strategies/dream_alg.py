@@ -57,7 +57,7 @@ def entropy(rows: Rows, state: State, parameters: Parameters) -> Choice:
 
 
 def _ordering(log_score: "Tensor", rows: Rows, state: State, parameters: Parameters) -> "Tensor":
-    """What orders the rows: the score's logarithm, which separates scores near 1, or with Dream's alg_temp a draw."""
+    """The ranking of rows: the score's logarithm, which separates scores near 1, or with Dream's alg_temp a draw."""
     if parameters["alg_temp"] > 0:
         log_score = _drawn(log_score.exp(), state, parameters)
     return rows.unless_held(log_score)

@@ -6,15 +6,15 @@ A block keeps its length. In each pass over it:
 
 - masks above the threshold are filled, and at least as many as the schedule says plus those that edits have inserted;
 - a generated token is replaced where another has a probability above `edit`;
-- DELETE removes its position and SPLIT becomes a mask and the token that stood there; the block is cut or filled up
-  with masks.
+- DELETE removes its position, and SPLIT becomes a mask and the previous token of that position; the block is cut or
+  filled up with masks.
 
 The block ends when a pass changes nothing, or 16 passes after its last original mask; then no edit is taken any more.
 Differences from the original: where a block returns to an earlier state, the least certain change takes its next best
 token (the original draws the position at random), and decoding is greedy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -82,7 +82,7 @@ class EditedBlock:
         self.seen: set[tuple[int, ...]] = set()
 
     def step(self, logits: Tensor) -> bool:
-        """Takes the logits [B, V] of one pass; returns whether the block goes on."""
+        """Applies the logits [B, V] of one pass; returns whether the block needs another."""
         special, before = self.special, list(self.tokens)
         masked = torch.tensor([token == special.mask for token in before])
         originals = sum(was and token == special.mask for was, token in zip(self.original, before, strict=True))
@@ -158,9 +158,10 @@ def _decode_one(model: Model, prompt: list[int], options: DecodingOptions) -> Ge
     for first in range(len(prompt) // block * block, length, block):
         frozen = max(len(prompt) - first, 0)
         state = EditedBlock(canvas[first : first + block], frozen, special, options.all_parameters["tau"], edit)
-        look = _looks(model, canvas[:first], block)
-        while state.step(look(state.tokens)):
-            pass
+        going = True
+        while going:
+            batch = Batch.pack([[*canvas[:first], *state.tokens]], model.device)
+            going = state.step(model.head(model.hidden(batch)[first : first + block]).cpu())
         canvas[first : first + block] = state.tokens
         forwards += state.passes
         order[first : first + block] = [forwards - 1] * block  # every token may change until the last pass
@@ -171,11 +172,3 @@ def _decode_one(model: Model, prompt: list[int], options: DecodingOptions) -> Ge
     new = [*new[: stop + 1], *[new[stop]] * (len(new) - stop - 1)] if stop < len(new) else new
     order = order[len(prompt) : len(prompt) + len(new)]
     return Generation(new, decoded_text(model, new), forwards, order, [*prompt, *new])
-
-
-def _looks(model: Model, before: list[int], block: int) -> Callable[[list[int]], Tensor]:
-    def look(tokens: list[int]) -> Tensor:
-        batch = Batch.pack([[*before, *tokens]], model.device)
-        return model.head(model.hidden(batch)[len(before) : len(before) + block]).cpu()
-
-    return look

@@ -5,6 +5,7 @@ from maskwise.decoding.strategies.strategy import Parameter, Strategy
 
 
 def remdm_times(steps: int, parameters: Parameters) -> list[float]:
+    """Equidistant times from 1 to 0."""
     import torch
 
     return torch.linspace(1, 0, steps + 1, dtype=torch.float32).tolist()

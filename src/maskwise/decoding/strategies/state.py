@@ -1,4 +1,4 @@
-"""What a strategy is given and what it returns: the rows of a forward pass, the state of the decoding, the choice.
+"""Arguments and result of a strategy: the rows of a forward pass, the state of the decoding, the choice.
 
 Shapes: S sequences, W rows of each (a block's masks, padded to the widest), V tokens. Strategies are listed without
 torch, so it is imported here only when a row is judged.
@@ -18,13 +18,13 @@ Parameters = Mapping[str, float]  # of a strategy, by name
 
 @dataclass(frozen=True)
 class Rows:
-    """What one forward pass says about the rows of a block."""
+    """The predictions of one forward pass for the rows of a block."""
 
     logits: Tensor  # [S, W, V] float32, what the strategy judges by
     tokens: Tensor  # [S, W] the token each row would take
     open: Tensor  # [S, W] bool, still masked
     held: Tensor | None = None  # [S, W] bool, open rows committed only when nothing else is left (end tokens)
-    known: Tensor | None = None  # [S, W] the log-probability of the tokens, where whoever chose them knows it
+    known: Tensor | None = None  # [S, W] the log-probability of the tokens, if already computed
 
     @property
     def log_p(self) -> Tensor:
@@ -55,7 +55,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Memory:
-    """What KLASS keeps from one step to the next."""
+    """The state of KLASS between steps."""
 
     log_p: Tensor  # [S, W, V] the predictions of the step before
     calm: Tensor  # [S, W] int64, for how many consecutive steps they have hardly changed
@@ -63,7 +63,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class State:
-    """Where the decoding stands. `time` and `after` are the noise levels t > s between which this step goes."""
+    """The state of a decoding step. `time` and `after` are the noise levels t > s before and after it."""
 
     count: Tensor | None = None  # [S] int64, how many rows the schedule commits in this step
     time: Tensor | None = None  # [S] float32
@@ -74,7 +74,7 @@ class State:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a step changes: an open row is committed, or (ReMDM only) a committed row is masked again."""
+    """The rows that a step changes: open rows are committed, and (ReMDM only) committed rows masked again."""
 
     flip: Tensor  # [S, W] bool
     memory: Memory | None = None

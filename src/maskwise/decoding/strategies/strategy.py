@@ -1,4 +1,4 @@
-"""What an unmasking strategy is: a value with its function, its schedule, its parameters and its paper. No torch."""
+"""The type of unmasking strategies: function, schedule, parameters and paper. Imports no torch."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Strategy:
-    """An unmasking strategy and what it needs. Functions are given as such or as "module:name".
+    """An unmasking strategy. Its functions are given directly or by import path, "module:name".
 
     pick_function(rows, state, parameters) says which rows a step commits; state.py has the types and shapes.
     count_function(masks, steps, parameters) gives the number of rows each step commits. time_function(steps,
@@ -56,7 +56,7 @@ class Strategy:
     draws: bool = False  # does it need random numbers of its own
     filtered: bool = False  # does it judge by the distribution after temperature, top-k and top-p, as Dream does
     # Of an adaptive strategy: the settings that the probe `coherence` measures, from slow to fast; else its defaults.
-    # None lies on what perfect marginals give (1/4, 1/2, 3/4 ...), where rounding would decide.
+    # None equals a probability that perfect marginals give (1/4, 1/2, 3/4 ...), where rounding would decide.
     speeds: tuple[Mapping[str, float], ...] = field(default=(), hash=False)
 
     @property
@@ -81,7 +81,9 @@ class Strategy:
         values = {parameter.name: parameter.default for parameter in self.parameters}
         for name, value in (given or {}).items():
             if name not in known:
-                other = did_you_mean(name, known) if known else ", and no other: name the strategy that has it (rule)"
+                other = (
+                    did_you_mean(name, known) if known else ": it has none, name the strategy that has it with --rule"
+                )
                 raise UserError(f"the strategy {self.name} has no parameter {name!r}{other}")
             known[name].check(value, self.name)
             values[known[name].name] = value

@@ -72,7 +72,7 @@ def soft_masks(
     mask_id: int,
     soft: SoftMask,
 ) -> "Mixture":
-    """What decoding with soft masks would show at the call's rows after one step: a first pass predicts them.
+    """Soft masks for the call's rows, as after one step of decoding: a first pass predicts them.
 
     chosen: the examples whose masks become soft, one flag each. `call_model` is the model or the DDP or FSDP2 wrapper
     around it. The mixture goes into the batch of the second pass.

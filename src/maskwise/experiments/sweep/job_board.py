@@ -1,4 +1,4 @@
-"""The progress of all jobs in one table, which is drawn again as they go on."""
+"""Live table of the progress of all jobs."""
 
 import sys
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class JobProgress:
     read: dict[str, int] = field(default_factory=dict)  # bytes of each file of records
 
     def count_answers(self) -> None:
-        """Counts the lines that were added to the records; a file that was written anew is counted from its start."""
+        """Counts the lines that were added to the records; a rewritten file is counted from its start."""
         files = record_files(self.job.folder) if self.job.folder.is_dir() else []
         if any(file.stat().st_size < self.read.get(file.name, 0) for file in files) or len(files) < len(self.read):
             self.answered, self.read = 0, {}

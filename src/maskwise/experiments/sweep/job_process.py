@@ -1,4 +1,4 @@
-"""What the process of a job does: one diagnosis and its report, in a process that submitit starts."""
+"""The process of a job, started by submitit: one diagnosis and its report."""
 
 import os
 from typing import Any

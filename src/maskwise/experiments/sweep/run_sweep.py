@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from maskwise.experiments.sweep.job_board import JobBoard, JobProgress
 from maskwise.experiments.sweep.sweep_file import DiagnoseJob, jobs_of, read_sweep, settings_of
-from maskwise.experiments.sweep.workers import Submitter, Workers, choose_workers
+from maskwise.experiments.sweep.workers import Submitter, WorkerRequest, Workers, choose_workers
 from maskwise.experiments.sweep.workload import H200_FLOPS, Checks, cpu_flops
 from maskwise.records.folder import MANIFEST
 from maskwise.report.pages.registry import RunTable, run_table, write_tables
@@ -62,23 +62,13 @@ def sweep(
     >>> [(job.model, job.state, job.answers) for job in plan.jobs]
     [('tiny-llada', 'planned', 10), ('tiny-dream', 'planned', 10)]
     """
-    return run_jobs(
-        models,
-        settings,
-        out=Path(out),
-        executor=executor,
-        partition=partition,
-        gpus_per_job=gpus_per_job,
-        workers=workers,
-        hours=hours,
-        dry_run=dry_run,
-        options=options,
-    ).result
+    request = WorkerRequest(executor, workers, gpus_per_job, hours, partition)
+    return run_jobs(models, settings, options, request, Path(out), dry_run).result
 
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep found, and its table as the terminal prints it."""
+    """The result of a sweep, and its table as the terminal prints it."""
 
     result: SweepResult
     tables: list[RunTable]
@@ -86,18 +76,13 @@ class Swept:
 
 def run_jobs(
     models: str | Path | Sequence[str],
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    *,
-    out: Path,
-    executor: str,
-    partition: str | None,
-    gpus_per_job: int | None,
-    workers: int | None,
-    hours: float,
-    dry_run: bool,
+    settings: Mapping[str, Mapping[str, Any]] | None,
     options: Mapping[str, Any],
+    request: WorkerRequest,
+    out: Path,
+    dry_run: bool,
 ) -> Swept:
-    """As `sweep`, whose arguments these are."""
+    """`sweep`, with the table that the terminal prints."""
     slurm: Mapping[str, str | int | bool] = {}
     if isinstance(models, str | Path):
         if not Path(models).exists():
@@ -109,25 +94,23 @@ def run_jobs(
     else:
         named = settings_of(settings, options)
     jobs = jobs_of(models, named, out)
-    chosen = choose_workers(executor, len(jobs), workers, gpus_per_job, hours, partition, slurm)
-    _refuse_folder(out)
+    chosen = choose_workers(request, len(jobs), slurm)
+    refuse_checkpoint_folder(out)
+    if (out / MANIFEST).exists():
+        raise UserError(f"{out} is the folder of one run: choose another --out for the sweep")
     rows = _planned(jobs)
     if not dry_run and any(row.state == "planned" for row in rows):
         _run(rows, chosen, out)
-    readings = _readings(rows)
+    complete = [row.job for row in rows if row.state in ("finished", "skipped")]
+    read = read_all([job.folder for job in complete]) if complete else []
+    readings = {job.name: reading for job, reading in zip(complete, read, strict=True)}
     tables = _tables(rows, readings)
     page = write_tables(tables, out) if tables and not dry_run else None
     return Swept(_result(rows, chosen, out, readings, page), tables)
 
 
-def _refuse_folder(out: Path) -> None:
-    refuse_checkpoint_folder(out)
-    if (out / MANIFEST).exists():
-        raise UserError(f"{out} is the folder of one run: choose another --out for the sweep")
-
-
 def _planned(jobs: Sequence[DiagnoseJob]) -> list[JobProgress]:
-    """The jobs, checked; what is wrong with any of them is said before the first one runs."""
+    """The jobs, checked; a problem with any of them is raised before the first one runs."""
     checks, rows, problems = Checks(), [], []
     for job in jobs:
         row = JobProgress(job)
@@ -175,13 +158,6 @@ def _run(rows: Sequence[JobProgress], workers: Workers, out: Path) -> None:
         except BaseException:
             submitter.cancel()
             raise
-
-
-def _readings(rows: Sequence[JobProgress]) -> dict[str, Reading]:
-    """The complete runs, by the names of their jobs."""
-    complete = [row.job for row in rows if row.state in ("finished", "skipped")]
-    found = read_all([job.folder for job in complete]) if complete else []
-    return {job.name: reading for job, reading in zip(complete, found, strict=True)}
 
 
 def _tables(rows: Sequence[JobProgress], readings: Mapping[str, Reading]) -> list[RunTable]:

@@ -1,4 +1,4 @@
-"""What a sweep consists of: models and settings, from a YAML file or from Python, and the jobs they make."""
+"""Definition of a sweep: models and settings, from a YAML file or from Python, and their jobs."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ class DiagnoseOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_memory: dict[int | str, int | str] | None = None
 
     def given(self) -> dict[str, Any]:
-        """Those that differ from the defaults, by name."""
+        """The options that differ from the defaults, by name."""
         return msgspec.to_builtins(self)
 
 

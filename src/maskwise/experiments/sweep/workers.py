@@ -1,4 +1,4 @@
-"""Where the jobs of a sweep run: processes of this machine or a Slurm cluster, through submitit."""
+"""Workers of a sweep: processes of this machine or a Slurm cluster, through submitit."""
 
 import os
 import shutil
@@ -21,8 +21,19 @@ ENDED = "its process was ended before the run was complete: give the same comman
 
 
 @dataclass(frozen=True)
+class WorkerRequest:
+    """The workers that the user asks for; None: as many as fit."""
+
+    executor: str
+    count: int | None
+    gpus_per_job: int | None
+    hours: float
+    partition: str | None
+
+
+@dataclass(frozen=True)
 class Workers:
-    """How many jobs run at once, and what each of them has. gpus: those of this machine, by their CUDA names."""
+    """The number of concurrent jobs and their resources. gpus: those of this machine, by their CUDA names."""
 
     executor: ExecutorName
     count: int
@@ -38,16 +49,9 @@ class Workers:
         return max(1, (os.cpu_count() or 1) // self.count) if shared else None
 
 
-def choose_workers(
-    executor: str,
-    jobs: int,
-    workers: int | None = None,
-    gpus_per_job: int | None = None,
-    hours: float = 24.0,
-    partition: str | None = None,
-    slurm: Mapping[str, str | int | bool] | None = None,
-) -> Workers:
-    """Refuses what this machine cannot do, before any job is planned."""
+def choose_workers(request: WorkerRequest, jobs: int, slurm: Mapping[str, str | int | bool]) -> Workers:
+    """The workers for so many jobs; refuses what this machine cannot do, before any job is planned."""
+    executor, workers, gpus_per_job, hours = request.executor, request.count, request.gpus_per_job, request.hours
     if find_spec("submitit") is None:
         raise UserError("submitit is not installed: pip install '.[sweep]' in a clone")
     if executor not in EXECUTORS:
@@ -58,9 +62,9 @@ def choose_workers(
     if executor == "slurm":
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             raise UserError("there is no sbatch here: run it where Slurm takes jobs, or use --executor local")
-        named = {**(slurm or {}), **({} if partition is None else {"partition": partition})}
+        named = {**slurm, **({} if request.partition is None else {"partition": request.partition})}
         return Workers("slurm", workers or jobs, 1 if gpus_per_job is None else gpus_per_job, hours, slurm=named)
-    if partition is not None or slurm:
+    if request.partition is not None or slurm:
         raise UserError("--partition and slurm settings go with --executor slurm: add it, or leave them out")
     gpus = _gpus_here()
     per_job = min(1, len(gpus)) if gpus_per_job is None else gpus_per_job

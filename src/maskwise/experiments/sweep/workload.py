@@ -1,7 +1,6 @@
-"""What a job will cost, before its model is opened: answers, tokens and an estimate of the time."""
+"""Estimated cost of a job before its model is opened: answers, tokens and time."""
 
 from dataclasses import dataclass
-from inspect import signature
 from time import perf_counter
 from typing import cast
 
@@ -13,11 +12,10 @@ from maskwise.models.checkpoints.locations import refuse_unknown_model
 from maskwise.models.model import Model
 from maskwise.runs.described_model import DescribedModel, describe_model
 from maskwise.runs.diagnose import PlannedRun, plan_run
-from maskwise.runs.run import RunInputs, run_inputs
+from maskwise.runs.run import QUESTION_ARGUMENTS, RunInputs, run_inputs
 
 H200_FLOPS = 600e12  # of a forward pass of LLaDA-8B over long prompts in bfloat16: docs/benchmarks.md, row a
 START_SECONDS = 15.0  # imports, opening a small model and drawing the report on two CPU cores
-ABOUT_QUESTIONS = frozenset(signature(run_inputs).parameters)
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Checks:
     def workload(self, job: DiagnoseJob) -> Workload:
         """Refuses a job whose model, adapter, data or settings would be refused before the first question."""
         options = job.options
-        asked = {name: value for name, value in options.given().items() if name in ABOUT_QUESTIONS}
+        asked = {name: value for name, value in options.given().items() if name in QUESTION_ARGUMENTS}
         if repr(asked) not in self.inputs:
             self.inputs[repr(asked)] = run_inputs(**asked)
         key = job.model, options.adapter, options.any_base

@@ -1,4 +1,4 @@
-"""What the task files ask for: the questions of one task, drawn as the probes draw them."""
+"""Data sets of the task files: the questions of one task, drawn as the probes draw them."""
 
 from typing import Any
 

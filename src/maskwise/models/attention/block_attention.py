@@ -1,7 +1,7 @@
 """Block-causal attention as causal flash attention plus attention to the later tokens of the same block.
 
-Without a mask of [longest, longest], and with no keys read that no one sees. Each part gives its result and the
-logarithm of the sum of exponentials it was divided by; the two are weighted by these.
+It needs no [longest, longest] mask and reads only visible keys. Each part returns its output and its log-sum-exp, by
+which the two outputs are weighted.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ def block_places(offsets: Tensor, first: Tensor, size: int, total: int) -> Block
     counts = ((first + lengths - 1) // size - skipped + 1) * (lengths > 0)
     position = torch.arange(total, device=offsets.device) + (first - offsets[:-1])[owner]
     line = (counts.cumsum(0) - counts - skipped)[owner] + position // size
-    # As many lines as there can be: how many there are would have to be waited for.
+    # The largest possible number of lines: the actual number would need a host synchronisation.
     return Blocks(line * size + position % size, size, total // size + 2 * len(lengths))
 
 

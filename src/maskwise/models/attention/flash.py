@@ -1,6 +1,6 @@
 """Torch's own attention kernel for ragged batches, on CUDA in half precision.
 
-A module of its own, imported by the first batch that needs it: torch._dynamo, .7 s of imports, comes with it.
+A separate module, imported by the first batch that needs it, because it imports torch._dynamo, which takes .7 s.
 """
 
 import inspect
@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
-# Fewer heads of keys than of queries: torch 2.11 takes them as they come, later ones want to be told.
+# Grouped key-value heads: torch 2.11 accepts them without an argument, later versions require enable_gqa.
 GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 
 
@@ -30,7 +30,7 @@ def flash(
     """
     reach = (-1 if window is None else window - 1, 0) if causal else (-1, -1)
     out = varlen_attn(q, k, v, q_offsets, k_offsets, *longest, scale=scale, window_size=reach, **GROUPED)
-    assert isinstance(out, Tensor)  # a pair only when asked for
+    assert isinstance(out, Tensor)  # a pair only with return_aux
     return out
 
 

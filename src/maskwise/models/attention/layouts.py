@@ -22,9 +22,12 @@ def layout_of(
     weights_asked: bool,
     masked: Tensor | None = None,
 ) -> Layout:
-    """block: tokens see no block of so many tokens after their own. half: on CUDA in half precision, for which there
-    are kernels for ragged batches. weights_asked: somebody reads the attention weights of this pass. masked [T]: the
-    masks, where a block without any is read causally."""
+    """The attention layout of a batch.
+
+    block: size of the blocks of block-causal attention. half: on CUDA in half precision, for which there are kernels
+    for ragged batches. weights_asked: the attention weights of this pass are read. masked [T]: True at masks, for
+    models in which attention within a block without masks is causal.
+    """
     k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
     k_total = batch.tokens if cache is None else cache.total
     sequences = len(batch.offsets) - 1
@@ -47,6 +50,10 @@ def layout_of(
         flash = True
     split = block is None and batch.longest <= gate.SMALL_BATCH and sequences <= FEW_SEQUENCES and half
     split = split and cache is not None and _can_split(cache.layers[0][0])
+    slots = None
+    if cache is not None:
+        shift = cache.offsets[:-1] + batch.starts - batch.offsets[:-1]
+        slots = torch.arange(batch.tokens, device=shift.device) + shift[batch.owner]
     layout = Layout(
         q_offsets=batch.offsets,
         k_offsets=k_offsets,
@@ -57,7 +64,7 @@ def layout_of(
         split=split,
         cache=cache,
         blocks=blocks,
-        slots=None if cache is None else _slots(batch, cache),
+        slots=slots,
     )
     if flash or split:
         return layout
@@ -88,14 +95,8 @@ def _can_split(keys: Tensor) -> bool:
     return fits and gate.kernel("split_attention", keys.device, keys.dtype, width) is not None
 
 
-def _slots(batch: Batch, cache: KeyValues) -> Tensor:
-    """Cache positions of the batch's tokens, [T]."""
-    shift = cache.offsets[:-1] + batch.starts - batch.offsets[:-1]
-    return torch.arange(batch.tokens, device=shift.device) + shift[batch.owner]
-
-
 def _reach_by_masks(batch: Batch, first: Tensor, keys: Tensor, block: int, masked: Tensor) -> Tensor:
-    """[S, longest, longest_k], True where a key stands before the query, or in its block and that holds a mask.
+    """[S, longest, longest_k], True for keys before the query, and for its whole block if that holds a mask.
 
     first [S]: the position of each sequence's first token; keys [.., longest_k]: the positions of the keys.
     """
@@ -106,7 +107,7 @@ def _reach_by_masks(batch: Batch, first: Tensor, keys: Tensor, block: int, maske
     position = torch.arange(batch.tokens, device=line.device) + (first - batch.offsets[:-1])[batch.owner]
     end = torch.where(holds[line] > 0, (position // block + 1) * block, position + 1)
     places = grid_places(batch.offsets, batch.longest, batch.tokens)
-    # Padding sees everything: a query that saw nothing would have no number for its attention.
+    # Padding sees everything: the softmax of a query that sees no key is NaN.
     ends = torch.full((len(first) * batch.longest,), torch.iinfo(torch.int64).max, device=line.device)
     ends = ends.index_copy(0, places, end).view(len(first), batch.longest)
     return keys.expand(len(first), -1)[:, None, :] < ends[..., None]

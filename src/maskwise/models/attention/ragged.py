@@ -63,9 +63,9 @@ class Layout:
     """Attention layout: which keys each query sees. Queries and keys differ only over a cache of earlier keys.
 
     `pad_q`, `pad_k` say where each flat token goes in a padded [S * longest] grid; None where nothing needs padding.
-    With `parts`, which together hold every row once, rows see the keys of their part only and the rest is not read.
-    `last` is the layout of the last layer where of each sequence one row is asked for: the keys are the same, the
-    queries are `rows` [S] of the batch, and nothing but those is computed from there on.
+    With `parts`, which together hold every row once, rows see the keys of their part only.
+    `last` is the layout of the last layer if one row per sequence is needed: the same keys, and as queries only `rows`
+    [S] of the batch.
     """
 
     q_offsets: Tensor  # [S+1] int32
@@ -79,16 +79,16 @@ class Layout:
     # [S, 1, 1, longest_k] or [S, 1, longest_q, longest_k]: True where a key is seen; or floats added to the scores.
     key_mask: Tensor | None = None
     cache: KeyValues | None = None
-    slots: Tensor | None = None  # [T] where the batch's tokens lie in the cache
+    slots: Tensor | None = None  # [T] positions of the batch's tokens in the cache
     watch: Watch | None = None
     parts: tuple[AttentionPart, ...] = ()
-    blocks: Blocks | None = None  # with flash: tokens see what stands before them and the rest of their block
+    blocks: Blocks | None = None  # with flash: block-causal attention
     split: bool = False  # few queries over the many keys of a cache, which `split_attention` splits over the card
     rows: Tensor | None = None
     last: "Layout | None" = None
 
     def to(self, device: torch.device | int | str) -> "Layout":
-        """The layout on another device, copied there once; accelerate calls it where layers lie on several devices."""
+        """The layout on another device, copied there once; accelerate calls it for layers on several devices."""
         place = torch.device(device)
         if place == self.q_offsets.device:
             return self
@@ -105,7 +105,7 @@ class Layout:
         return x if self.rows is None else x[self.rows]
 
     def store(self, layer: int) -> Store | None:
-        """Handed to each layer from outside: a layer that knew its own number would be compiled once a layer."""
+        """The cache of a layer. Layers do not know their own number, or torch would compile each of them separately."""
         return None if self.cache is None else self.cache.layers[layer]
 
 
@@ -127,7 +127,7 @@ def on_device(value: Any, device: torch.device) -> Any:
 def asking_rows(layout: Layout, rows: Tensor) -> Layout:
     """The layout whose last layer computes only rows [S], one per sequence in order, as flat indices.
 
-    As it was where queries of a sequence see different keys.
+    Unchanged if the queries of a sequence see different keys.
     """
     mask, between = layout.key_mask, layout.causal or layout.blocks is not None or bool(layout.parts)
     if between or layout.cache is not None or (mask is not None and mask.shape[2] > 1):
@@ -225,8 +225,11 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, windo
     grid_q = _to_grid(q, layout.pad_q, sequences, layout.longest_q)
     grid_k = _to_grid(k, layout.pad_k, sequences, layout.longest_k)
     grid_v = _to_grid(v, layout.pad_k, sequences, layout.longest_k)
-    # Padding stands on the right, so a causal query never sees it and needs no key mask.
-    band = _band(layout.longest_k, window, q.device) if layout.causal and window else None
+    band = None  # a causal query needs no key mask, because padding is on the right
+    if layout.causal and window:
+        place = torch.arange(layout.longest_k, device=q.device)
+        distance = place[:, None] - place[None, :]
+        band = (distance >= 0) & (distance < window)  # sliding window
     key_mask = layout.key_mask
     if key_mask is not None and key_mask.is_floating_point():
         key_mask = key_mask.to(q.dtype)  # as SDPA wants it
@@ -267,27 +270,19 @@ def _to_grid(x: Tensor, places: Tensor | None, sequences: int, longest: int) -> 
 class Reach:
     """Visible keys by position: all of them (block None), or none after the query's own block.
 
-    Blocks have `block` tokens and are counted from position 0; with blocks of 1 a token sees what stands before it and
-    itself, which is causal attention.
+    Blocks have `block` tokens and are counted from position 0; blocks of 1 are causal attention.
     """
 
     block: int | None = None
 
     def end(self, position: int, length: int) -> int:
-        """How many of the first `length` positions a query at this position sees."""
+        """The number of the first `length` positions that a query at this position sees."""
         return length if self.block is None else min(length, (position // self.block + 1) * self.block)
 
 
 def block_reach(queries: Tensor, keys: Tensor, block: int) -> Tensor:
     """Block-causal mask [..., q, k] from [..., q] and [..., k]: True for keys in the query's block or earlier."""
     return (queries // block)[..., :, None] >= (keys // block)[..., None, :]
-
-
-def _band(length: int, window: int, device: torch.device) -> Tensor:
-    """Sliding-window mask [length, length]: True for keys at most window - 1 positions before the query."""
-    place = torch.arange(length, device=device)
-    distance = place[:, None] - place[None, :]
-    return (distance >= 0) & (distance < window)
 
 
 def watched_weights(q: Tensor, k: Tensor, layout: Layout, scale: float, window: int | None) -> Tensor:

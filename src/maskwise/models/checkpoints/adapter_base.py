@@ -1,7 +1,7 @@
-"""Which base an adapter was trained on: a digest of the base's weight files, which training writes beside the adapter.
+"""Base check of adapters: a digest of the base's weight files, which training saves with the adapter.
 
-A LoRA fits every model of its base's shapes, so nothing else would notice that it is put on another one. Only headers
-and some values of each weight are read: nothing is loaded.
+A LoRA fits every model with the shapes of its base, so no other check detects that it is put on another one. Only
+headers and some values of each weight are read: nothing is loaded.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from maskwise.models.checkpoints.locations import locate_checkpoint, read_object
 from maskwise.models.checkpoints.networks import weight_files
 from maskwise.support.errors import UserError, UserNotice
 
-NOTES = ("settings.json", "training.json")  # written by tune and train; beside an embedded adapter
+NOTES = ("settings.json", "training.json")  # of tune and train; of embedded adapters
 FIELD = "base_files"
 SAMPLED = 1024  # numbers of a weight that count, from its start and its middle
 SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
@@ -78,10 +78,11 @@ def base_files(folder: Path) -> list[Path]:
 
 
 def check_bases(name: str, folder: Path, adapters: Sequence[Path]) -> None:
-    """Refuses an adapter whose notes say that it was trained on other weights; without such notes another name is a
-    warning, since a hub name and a local folder may be the same.
+    """Refuses an adapter whose notes hold the digest of other weights.
 
-    name: the model as the user calls it. folder: of its checkpoint. adapters: on it, in the order they are put on.
+    Without a digest, another base name is a warning, since a hub name and a local folder may be the same model.
+
+    name: the model as the user calls it. folder: of its checkpoint. adapters: in the order they are put on.
     """
     files = base_files(folder)
     for number, adapter in enumerate(adapters):
@@ -103,7 +104,7 @@ def check_bases(name: str, folder: Path, adapters: Sequence[Path]) -> None:
 
 
 def _last_part(name: str) -> str:
-    """Of a path, a hub name, or MODEL+FOLDER."""
+    """The last part of a path, a hub name, or MODEL+FOLDER."""
     return name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 

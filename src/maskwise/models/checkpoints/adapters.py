@@ -75,7 +75,7 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         config = PeftConfig.from_pretrained(str(folder))
         if config.is_prompt_learning:
             raise UserError(f"the adapter in {folder} adds tokens to the prompt, which is not supported: use LoRA")
-        config.task_type = None  # PEFT's class for causal models asks for methods that these have not
+        config.task_type = None  # PEFT's class for causal models needs methods that these do not have
         model = _attached(net, folder, config)
     except (ValueError, RuntimeError) as problem:
         raise UserError(f"the adapter in {folder} is for another model: {first_line(problem)}") from None
@@ -99,8 +99,8 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
 def _attached(net: PreTrainedModel, folder: Path, config: PeftConfig) -> PeftModel:
     """PEFT's wrapper; layers that accelerate keeps in main memory or on disk stay where they are.
 
-    PEFT would spread a network with `hf_device_map` anew, embeddings and head included, and leaves what it adds to a
-    layer without weights on the meta device: that is read again, to where the layer is computed.
+    PEFT would dispatch a network with `hf_device_map` again, embeddings and head included, and leaves the weights that
+    it adds to an offloaded layer on the meta device: they are read again, to the device of the layer.
     """
     places = net.__dict__.pop("hf_device_map", None)
     try:

@@ -38,7 +38,7 @@ FACTORS = (
     "partial_rotary_factor",
     "routed_scaling_factor",
 )
-# Of rotary positions, in an object of their own; there rope_theta and partial_rotary_factor may stand too.
+# Of rotary positions, in an object of their own, which may also hold rope_theta and partial_rotary_factor.
 ROPE_FACTORS = ("attention_factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
 # A base below 1 turns every pair faster than a radian per token; a tiny one by infinity, and all logits are NaN.
 ROPE_FROM_ONE = ("rope_theta", "factor", "original_max_position_embeddings")
@@ -67,14 +67,11 @@ FROM_ONE = ("a number from 1 to 1e18", lambda v: _is_positive(v) and v >= 1)
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The fields of config.json, each of the type it must have."""
-    file, gguf = folder / "config.json", gguf_in(folder)
-    if gguf is not None:
-        file, settings = gguf, llama_settings(gguf)
-        _check_numbers(file, settings)
-        return settings
+    gguf = gguf_in(folder)
+    file = gguf or folder / "config.json"
     if not file.exists():
         raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
-    settings = read_object(file)
+    settings = read_object(file) if gguf is None else llama_settings(gguf)
     _check_numbers(file, settings)
     return settings
 

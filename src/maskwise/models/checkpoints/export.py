@@ -1,7 +1,7 @@
 """Exporting an adapted model: the original's files with the adapter added to the weights it touches.
 
 The weight files are rewritten one by one under their own names, every tensor with its own name, dtype and shape, so
-whatever loads the original (its own code, serving engines, `open`) loads the export.
+every loader of the original (its own code, serving engines, `open`) also loads the export.
 """
 
 import shutil
@@ -54,7 +54,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         any_base: merge it also into another base than the one it was trained on.
 
     Returns:
-        The folder. Whatever opens the original opens it.
+        The folder, which opens like the original.
 
     >>> import maskwise as mw
     >>> mw.open(mw.export("tiny-llada+ma", "merged")).kind
@@ -75,7 +75,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     out = Path(out)
     refuse_occupied(out)
     with ExitStack() as held:
-        if is_borrowing(folder):  # a package has the weights: written beside their configuration first
+        if is_borrowing(folder):  # a Python package has the weights: they are first saved with their configuration
             base = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu")
             folder = Path(held.enter_context(TemporaryDirectory())) / folder.name
             base.save_pretrained(folder)
@@ -116,11 +116,11 @@ def _write_export(source: str, folder: Path, adapters: Sequence[Path], out: Path
     return out
 
 
-ReplacedRows = tuple[list[int], Tensor]  # the numbers of rows, and what stands in them
+ReplacedRows = tuple[list[int], Tensor]  # the numbers of rows, and their values
 
 
 def weight_changes(folder: Path, adapter: Path) -> tuple[dict[str, Tensor], dict[str, ReplacedRows]]:
-    """What the adapter adds to each weight, float32, and rows that it replaces, by the weight's name."""
+    """The adapter's additions to each weight, float32, and the rows that it replaces, by the weight's name."""
     model = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu", adapter=adapter, any_base=True)
     assert isinstance(model.net, PeftModel)
     changes = {}

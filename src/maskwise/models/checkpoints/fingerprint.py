@@ -12,7 +12,7 @@ from maskwise.models.finite import stored_tensors, stored_weights
 from maskwise.models.model import Model
 from maskwise.models.tensor_parallel import whole_weight
 
-LANES = 1 << 20  # 8-byte words that are summed together: bounds the memory, whatever the size of a weight
+LANES = 1 << 20  # 8-byte words that are summed together, which bounds the memory
 # Where and by what a configuration was written, and how it is run.
 NOT_THE_MODEL = (
     "_name_or_path",
@@ -42,19 +42,15 @@ def fingerprint(model: Model) -> str:
 def checksums(weight: Tensor) -> Tensor:
     """One int64 for each 8 MiB of a weight, the same on every device: the sum of its 8-byte words times odd numbers.
 
-    Arithmetic is modulo 2^64, where an odd factor loses no bit: any change of one word changes the sum. The factors
-    differ from word to word, so words that change places change it too.
+    Arithmetic is modulo 2^64, where an odd factor loses no bit: any change of one word changes the sum. Each word has
+    another factor, so swapping two words changes it too.
     """
     data = weight.contiguous().flatten().view(torch.uint8)
     words = F.pad(data, (0, -len(data) % 8)).view(torch.int64)
-    factors = _odd_factors(min(LANES, len(words)), weight.device)
+    # Odd numbers without a pattern: multiples of the golden ratio in 64 bits.
+    factors = (torch.arange(1, min(LANES, len(words)) + 1, device=weight.device) * -7046029254386353131) | 1
     sums = [(part * factors[: len(part)]).sum() for part in words.split(LANES)]
     return torch.stack(sums) if sums else words
-
-
-def _odd_factors(count: int, device: torch.device) -> Tensor:
-    """Odd numbers without a pattern, [count]: multiples of the golden ratio in 64 bits."""
-    return (torch.arange(1, count + 1, device=device) * -7046029254386353131) | 1
 
 
 def _fields(config: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ IN_A_LAYER = {
 SIZES = ("block_count", "embedding_length", "feed_forward_length")
 CONTROL = 3  # the type of a token that no text contains
 # How a text is cut before byte-pair encoding, by the file's name for it.
-SPLITS = {"gpt-2": False, "smollm": True}  # whether each digit stands alone
+SPLITS = {"gpt-2": False, "smollm": True}  # whether each digit is a token
 
 
 def gguf_in(folder: Path) -> Path | None:

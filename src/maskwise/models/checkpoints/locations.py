@@ -1,17 +1,18 @@
 """Resolution of model names to folders: local, embedded or published. Imports no torch."""
 
+import os
 import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from os.path import exists, isdir  # unlike Path's they take any text, such as one too long for a file's name
+from os.path import exists, isdir  # unlike Path's they take any text, even one too long for a file name
 from pathlib import Path
 from typing import Any
 
 from maskwise.models.families import FAMILIES
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.files import read_json, refuse_irregular
 from maskwise.support.nearest import nearest
 from maskwise.support.terminal import one_line
@@ -21,7 +22,7 @@ DEVICE_NAMES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "hip",
 DTYPE_NAMES = ("float32", "bfloat16", "float16")
 NOT_FOR_EXPERTS = "--weights {} is not written for models with experts: leave it out"
 ZOO = Path(__file__).parents[1] / "zoo"
-MOST_ADAPTERS = 8  # on one model: adapters that name each other as their base would go on for ever
+MOST_ADAPTERS = 8  # on one model, because adapters may name each other as their base
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def planted_in(name: str) -> str | None:
 
 
 def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
-    """The folder of a checkpoint, and those of the adapters on it, in the order in which they are put on.
+    """The folder of a checkpoint, and those of the adapters on it, in the order they are put on.
 
     A name that is an adapter's leads on to the model it was trained on, which may be adapted itself.
     """
@@ -65,7 +66,7 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
     while True:
         if len(adapters) > MOST_ADAPTERS:
             raise UserError(f"{name} is more than {MOST_ADAPTERS} adapters deep: export some of them into their base")
-        embedded = bool(adapters) and adapters[0].parent == ZOO  # its base is too, whatever is called so here
+        embedded = bool(adapters) and adapters[0].parent == ZOO  # its base is too, even if a local folder has that name
         base, own = (name, None) if embedded else split_name(name)
         folder = ZOO / name if embedded else Path(own) if own is not None else _folder_of(base, named_by)
         refuse_irregular(folder)
@@ -117,6 +118,12 @@ def _say_once(line: str) -> None:
 
 
 def _no_model(name: str) -> UserError:
+    try:
+        os.stat(name)
+    except PermissionError as problem:
+        return UserError(cannot_open(problem))
+    except (OSError, ValueError):  # no such file, or a name that no file can have
+        pass
     meant = nearest(name, [*embedded_models(), *(known.name for family in FAMILIES for known in family.published)])
     hint = "" if meant is None else f"did you mean {meant}? Else "
     known = ", ".join(embedded_models()) or "none yet"
@@ -126,7 +133,7 @@ def _no_model(name: str) -> UserError:
 
 
 def refuse_unknown_model(name: str) -> None:
-    """Refuses unknown names early: nothing is fetched, folders are only checked for existence."""
+    """Refuses unknown names early: nothing is fetched, no file of a folder is read."""
     base, adapter = split_name(name)
     if base in embedded_models() and not isdir(base):
         weights_folder(locate_checkpoint(base)[0])  # which may be in a package that is not installed
@@ -135,6 +142,21 @@ def refuse_unknown_model(name: str) -> None:
             raise UserError(f"{base} is a file: give the folder of a checkpoint")
         if not is_hub_name(base):
             raise _no_model(base)
+    elif adapter is None and isdir(base) and not any(_describes_model(file) for file in os.listdir(base)):
+        raise UserError(f"{base} has no config.json: give the folder of a checkpoint")
+
+
+def _describes_model(file: str) -> bool:
+    return file in ("config.json", "adapter_config.json") or file.endswith(".gguf")
+
+
+def refuse_swapped(model: object, prompts: object) -> None:
+    """A prompt in the place of the model, and a model's name in the place of the prompt."""
+    known = [*embedded_models(), *(one.name for family in FAMILIES for one in family.published)]
+    if not (isinstance(model, str) and isinstance(prompts, str)) or model in known or exists(model):
+        return
+    if prompts in known:
+        raise UserError(f"{prompts!r} is a model, and {model!r} is none: give the model first, then the prompt")
 
 
 def is_hub_name(name: str) -> bool:

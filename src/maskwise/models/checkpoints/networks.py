@@ -91,7 +91,7 @@ def load_network(
         disable_progress_bar()  # in a log or a pipe the bar is noise
     logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)  # that offloaded weights are on "meta"
     loud = get_verbosity()
-    set_verbosity_error()  # its own table of what does not fit would stand before our one line
+    set_verbosity_error()  # transformers would print a table of misfits before our one line
     source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
     if getattr(config, "quantization_config", None) is not None:
         complete_quantisation(folder, config.quantization_config, weight_shapes(folder))
@@ -129,7 +129,7 @@ def load_network(
     if shards > 1:
         keep_local(net, shards)
     if len(places) > 1:
-        net.requires_grad_(False)  # accelerate makes offloaded weights anew in each pass, in inference mode too
+        net.requires_grad_(False)  # accelerate creates offloaded weights in each pass, also in inference mode
     return net
 
 

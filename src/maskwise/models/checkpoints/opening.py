@@ -64,7 +64,7 @@ from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.imports import imported
 
-register_families()  # with transformers' Auto classes, for whoever uses them next
+register_families()  # with transformers' Auto classes
 
 
 class _BuiltIn(tuple[Family, ...]):

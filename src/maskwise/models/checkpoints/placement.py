@@ -1,4 +1,4 @@
-"""Device and dtype of a model, and device maps: which layers lie on which GPU, in main memory or on disk.
+"""Device and dtype of a model, and device maps: layers on several GPUs, in main memory or on disk.
 
 accelerate dispatches a device map. Embeddings, head and the last norm stay on the main device, because their weights
 are read outside a forward pass.
@@ -26,6 +26,8 @@ SHARE_OF_FREE = 0.9  # of the free memory, where no limit is given; the rest is 
 def pick_device(device: str | torch.device | None) -> torch.device:
     if isinstance(device, str):
         refuse_unknown_device(device)
+    elif device is not None and not isinstance(device, torch.device):
+        raise UserError(f"device must be a text, such as cuda:0, or a torch.device, not {device!r}")
     try:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=place)
@@ -84,14 +86,13 @@ def refuse_other_device_map(device_map: str | None, max_memory: Mapping[int | st
 
 
 def main_device(device: str | torch.device | None) -> torch.device:
-    """Where embeddings and head lie, and where layers in main memory or on disk are computed."""
+    """The device of embeddings and head, which also computes the layers in main memory and on disk."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("--device-map spreads one process over all GPUs: start it without torchrun")
-    kind = torch.device(device).type if device is not None else "cuda" if torch.cuda.is_available() else "cpu"
-    if kind not in ("cuda", "cpu") or (device is not None and torch.device(device).index is not None):
+    device = None if device is None else pick_device(device)
+    kind = device.type if device is not None else "cuda" if torch.cuda.is_available() else "cpu"
+    if kind not in ("cuda", "cpu") or (device is not None and device.index is not None):
         raise UserError(f"--device-map goes with --device cpu or cuda, not {device}: choose GPUs with --max-memory")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError("no device 'cuda' here: try cpu")
     return torch.device(kind, 0) if kind == "cuda" else torch.device(kind)
 
 
@@ -114,9 +115,9 @@ def memory_limits(given: Mapping[int | str, int | str] | None, main: torch.devic
 def plan_device_map(
     net: PreTrainedModel, dtype: torch.dtype, main: torch.device, limits: Limits
 ) -> dict[str, int | str | torch.device]:
-    """{module: device} of a network without weights; the layers go to GPUs in turn, then to main memory, then to disk.
+    """{module: device} of a network without weights: layers fill the GPUs one by one, then main memory, then the disk.
 
-    Of one entry where the whole model fits the main device.
+    One entry if the whole model fits the main device.
     """
     from accelerate import infer_auto_device_map
     from accelerate.utils import compute_module_sizes, get_balanced_memory

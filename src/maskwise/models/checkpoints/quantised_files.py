@@ -61,10 +61,10 @@ def _gptq_format(given: Mapping[str, Any]) -> Any:
 
 
 def refuse_other_zero_points(folder: Path, given: Mapping[str, Any], zeros: Iterable[int]) -> None:
-    """Refuses gptq for gptq_v2 and the other way round, where that can be told; `zeros`: int32 words of one `qzeros`.
+    """Refuses gptq stated as gptq_v2 or the reverse, where `zeros`, int32 words of one `qzeros`, show it.
 
-    They differ in the zero points alone, which the first stores less 1. Those of symmetric weights are all the middle
-    of the range, so that a file of the wrong one shows; any zero point of asymmetric weights may be meant.
+    The formats differ only in the zero points, which gptq stores minus 1. In symmetric weights all of them are the
+    middle of the range, which identifies the format; in asymmetric weights any zero point is possible.
     """
     said, bits, symmetric = _gptq_format(given), given.get("bits"), given.get("sym", True)
     if given["quant_method"] != "gptq" or said not in ("gptq", "gptq_v2") or not symmetric:

@@ -55,13 +55,15 @@ def verify(
     ours = open(name, dtype=dtype, device=device)
     assert ours.mask_id is not None
     prompts = _prompts(ours)
-    our_logits = [_our_logits(ours, prompt) for prompt in prompts]
+    # In the original's layout: row i predicts position i, or i + 1 in a shifted model.
+    rows = [[position + int(ours.shift) for position in range(len(prompt))] for prompt in prompts]
+    our_logits = ours.predict(prompts, rows)
     our_tokens, our_chat = _text_side(ours.tokenizer)
     place, precision, dtype, mask_id, block = ours.device, ours.dtype, ours.dtype_name, ours.mask_id, ours.block
     del ours
     gc.collect()
     running(folder, code_from_elsewhere(folder))
-    # Code of the checkpoint's own: whatever it raises is its own business, and the user is told in one line.
+    # The checkpoint's own code may raise anything: the user gets one line.
     try:
         their_tokens, their_chat = _text_side(_original_tokenizer(folder))
         net = _original_net(folder, entry, auto_map["AutoConfig"], precision, place, block)
@@ -112,12 +114,6 @@ def _prompts(model: Model) -> list[list[int]]:
         plain = [model.tokenizer(text)["input_ids"] for text in TEXTS]
     times = [1 if model.block is None else -(-2 * model.block // len(ids)) for ids in plain]
     return [ids * count + [model.mask_id] * MASKS for ids, count in zip(plain, times, strict=True)]
-
-
-def _our_logits(model: Model, prompt: list[int]) -> Tensor:
-    """Our logits in the original's layout: row i predicts position i, or i + 1 in a shifted model."""
-    rows = [position + int(model.shift) for position in range(len(prompt))]
-    return model.predict([prompt], [rows])[0]
 
 
 def _without(logits: Tensor, mask_id: int) -> Tensor:

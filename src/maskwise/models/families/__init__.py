@@ -6,6 +6,7 @@ is passed to `mw.open` the same way: mw.open(folder, families=(*FAMILIES, mine))
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from maskwise.models.families.shapes import (
@@ -91,7 +92,7 @@ class Family:
 
     @property
     def works(self) -> str:
-        """What can be done with its models, in a few words."""
+        """The commands that work with its models, in a few words."""
         if self.noised:
             return "diagnose by canvas size, generate by its own sampler or our strategies; no training"
         if self.causal:
@@ -302,16 +303,19 @@ DIFFUSION_GEMMA = Family(  # transformers' own class
     canvas_cache=False,
     published=(Published("google/diffusiongemma-26B-A4B-it", 25823778864, 262144, DIFFUSION_GEMMA_26B),),
 )
-AUTOREGRESSIVE = Family(  # transformers' own causal language models
+_auto_class = partial(  # families that transformers' Auto classes open
+    Family,
+    checked="logits of transformers' own class, at every opening",
+    config_class="transformers:AutoConfig",
+    canvas_cache=False,
+)
+AUTOREGRESSIVE = _auto_class(
     name="ar",
     title="autoregressive",
-    checked="logits of transformers' own class, at every opening",
     net_class="transformers:AutoModelForCausalLM",
-    config_class="transformers:AutoConfig",
     body="maskwise.models.forward:causal_body",
     shift=True,
     causal=True,
-    canvas_cache=False,
     published=(
         Published("meta-llama/Meta-Llama-3-8B", 8030261248, 8192, LLAMA3_8B, LLAMA_MAPS),
         Published("meta-llama/Meta-Llama-3-8B-Instruct", 8030261248, 8192, LLAMA3_8B, LLAMA_MAPS),
@@ -322,16 +326,13 @@ AUTOREGRESSIVE = Family(  # transformers' own causal language models
         Published("smollm2", 134515008, 8192, SMOLLM2, LLAMA_MAPS),
     ),
 )
-MASKED_LM = Family(  # what transformers' AutoModelForMaskedLM serves
+MASKED_LM = _auto_class(
     name="masked-lm",
     title="masked language model",
-    checked="logits of transformers' own class, at every opening",
     net_class="transformers:AutoModelForMaskedLM",
-    config_class="transformers:AutoConfig",
     body="maskwise.models.families.masked_lm:MaskedLMBody",
     framed=True,
     cuda_graphs=False,
-    canvas_cache=False,
     published=(
         Published("google-bert/bert-base-uncased", 109514298, 510, BERT_BASE, BERT_MAPS),
         Published("FacebookAI/roberta-base", 124697433, 510, ROBERTA_BASE, ROBERTA_MAPS),

@@ -2,8 +2,8 @@
 
 It has no mask token. Its encoder reads the prompt, its decoder a canvas whose open positions hold tokens drawn
 uniformly from the vocabulary. Here the mask id is one beyond the vocabulary, and the forward pass replaces each mask:
-- the prompt is what stands before the first mask, the canvas everything from there on, so k masks at the end of a
-  prompt are a canvas of k positions; the decoder sees the whole canvas and the prompt's keys and values;
+- the prompt ends before the first mask and the canvas begins there, so k masks at the end of a prompt are a canvas of
+  k positions; the decoder sees the whole canvas and the prompt's keys and values;
 - the random tokens of a sequence depend on the seed, its prompt and the position in the canvas, not on the canvas size;
 - predictions are averaged over `draws` of them: `hidden` is [T, draws * d], and the head returns the logarithm of the
   mean probability. With one draw it returns the logits of transformers' class.
@@ -30,13 +30,8 @@ from maskwise.support.errors import UserError
 from maskwise.support.randomness import torch_generator
 
 
-def canvas_start(ids: Sequence[int], mask_id: int) -> int:
-    """The position of the first mask; the length where there is none."""
-    return next((place for place, token in enumerate(ids) if token == mask_id), len(ids))
-
-
 def noise(prompt: Sequence[int], canvas: int, vocab: int, draws: int, seed: int = 0) -> Tensor:
-    """Random tokens of the canvas behind this prompt, [draws, canvas]; a larger canvas begins with the same ones."""
+    """Random tokens of the canvas after this prompt, [draws, canvas]; a larger canvas begins with the same tokens."""
     chance = torch_generator("canvas noise", seed, prompt)
     return torch.randint(vocab, (canvas, draws), generator=chance).t()
 
@@ -55,7 +50,7 @@ class CanvasBody:
         if batch.moved is not None or batch.starts.any():
             raise UserError(f"{type(net).__name__} reads whole sequences: positions cannot be moved")
         sequences = [part.tolist() for part in batch.ids.cpu().split(batch.offsets.diff().tolist())]
-        starts = [canvas_start(ids, self.mask_id) for ids in sequences]
+        starts = [ids.index(self.mask_id) if self.mask_id in ids else len(ids) for ids in sequences]
         if min(starts) == 0:
             raise UserError(f"{type(net).__name__} needs a prompt before its canvas: give at least one token")
         prompts = [ids[:start] for ids, start in zip(sequences, starts, strict=True)]

@@ -6,7 +6,7 @@ says "shift": false in its config.json.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,6 @@ from maskwise.models.families.layers import (
 from maskwise.support.errors import UserError
 
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # those whose frequencies do not depend on the input's length
-ONLY = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
 
 
 class DreamConfig(PreTrainedConfig):
@@ -44,6 +43,8 @@ class DreamConfig(PreTrainedConfig):
     family = "Dream"  # as messages call it
     default_theta = 1e6
     own_rope_parameters = frozenset[str]()  # read by the family's classes alone
+    # Fields of the original configuration that its code reads, and the only value of each that is supported.
+    only: ClassVar[dict[str, Any]] = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
 
     vocab_size: int = 152064
     hidden_size: int = 3584
@@ -85,7 +86,7 @@ class DreamConfig(PreTrainedConfig):
         return fields
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, self.family)
+        refuse_other_arithmetic(self, self.only, self.family)
         rope = self.rope_parameters["rope_type"]
         if rope not in ROPE_TYPES:
             raise UserError(f"rotary positions of type {rope!r} are not supported: use one of {', '.join(ROPE_TYPES)}")
@@ -172,7 +173,7 @@ class DreamBody(nn.Module):
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
-        # The original rounds the tables to the model's type before it multiplies; so do we.
+        # The original code also rounds the tables to the model's dtype before multiplying.
         rotary = Rotary(positions, *self.frequencies.on(x.device), x.dtype)
         return self.through_layers(x, rotary, layout)
 

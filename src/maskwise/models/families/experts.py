@@ -79,21 +79,26 @@ class Experts(nn.Module, MayWait):
         """
         maps = [one for expert in self.experts._modules.values() for one in expert._modules.values()]  # type: ignore[union-attr]
         self._use(_kernel_dtype(next(maps[0].parameters())))  # type: ignore[union-attr]
-        if any(map(HOOKS, maps)) or any(map(HOOKS_BEFORE, maps)) or (torch.is_grad_enabled() and _are_trained(maps)):
+        trained = torch.is_grad_enabled() and any(weight.requires_grad for weight in self.experts.parameters())
+        if trained or any(map(HOOKS, maps)) or any(map(HOOKS_BEFORE, maps)):
             self.grouped = None
             return
         if self.stacks is None or _addresses(maps) != self.addresses:
             self.stacks = self.grouped = None  # frees the memory before more is allocated
             self.stacks = _stacked(maps)  # type: ignore[arg-type]
             self.addresses = _addresses(maps)
-        self.grouped = None if self.stacks is None or _would_be_cast(self.stacks[0]) else self.stacks
+        self.grouped = self.stacks
+        if self.stacks is not None:
+            stack, kind = self.stacks[0], self.stacks[0].device.type
+            if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != stack.dtype:
+                self.grouped = None  # autocast would cast the weights in every pass
 
     @property
     def waits(self) -> bool:
         return self.grouped is None or not _has_grouped_kernel(self.grouped[0])
 
     def _apply(self, *arguments: Any, **named: Any) -> "Experts":
-        """Moves or casts the weights, which ends their being views of the stacks."""
+        """Moves or casts the weights; they are no longer views of the stacks then."""
         self.stacks = self.grouped = None
         self._use(None)
         return super()._apply(*arguments, **named)
@@ -106,10 +111,6 @@ class Experts(nn.Module, MayWait):
 def _addresses(maps: Sequence[Any]) -> list[int]:
     """The addresses of the maps' weights, 0 for a map without one. One comprehension: there are hundreds per layer."""
     return [0 if (weight := one._parameters.get("weight")) is None else weight.data_ptr() for one in maps]
-
-
-def _are_trained(maps: Sequence[Any]) -> bool:
-    return any(weight.requires_grad for one in maps for weight in one.parameters())
 
 
 def _grouped(rows: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor, fast: bool) -> Tensor:
@@ -173,12 +174,6 @@ def _can_be_grouped(weight: Tensor) -> bool:
     """True if torch's grouped product takes them: these dtypes, rows aligned to 16 bytes."""
     aligned = weight.dim() == 2 and weight.shape[1] * weight.element_size() % 16 == 0
     return aligned and weight.dtype in GROUPED and not weight.is_meta
-
-
-def _would_be_cast(stack: Tensor) -> bool:
-    """True if autocast would cast the weights in every pass."""
-    kind = stack.device.type
-    return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != stack.dtype
 
 
 def _has_grouped_kernel(stack: Tensor) -> bool:

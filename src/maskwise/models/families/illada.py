@@ -9,16 +9,14 @@ LLaDA's.
 from typing import Any
 
 from maskwise.models.families.dream import DreamConfig, DreamModel
-from maskwise.models.families.layers import refuse_other_arithmetic, register
-
-# Fields of the original configuration that its code reads, and the one value of each that is written here.
-ONLY = {"attention_bias": False, "mlp_bias": False, "layer_norm_eps": None}
+from maskwise.models.families.layers import register
 
 
 class ILLaDAConfig(DreamConfig):
     model_type = "illada"
     family = "iLLaDA"
     default_theta = 5e5
+    only = {"attention_bias": False, "mlp_bias": False, "layer_norm_eps": None} | DreamConfig.only
 
     vocab_size: int = 155136
     hidden_size: int = 4096
@@ -30,10 +28,6 @@ class ILLaDAConfig(DreamConfig):
     rms_norm_eps: float = 1e-5
     qkv_bias: bool = False
     tie_word_embeddings: bool = True
-
-    def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, self.family)
-        super().refuse_unsupported()
 
 
 class ILLaDAForCausalLM(DreamModel):

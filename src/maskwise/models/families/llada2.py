@@ -170,8 +170,8 @@ class SharedExperts(Experts):
         super().__init__(router, [GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)])
         self.shared_experts = GatedMLP(config.hidden_size, inner * config.num_shared_experts)
 
-    def forward(self, x: Tensor, *beside: Tensor) -> Tensor:
-        return super().forward(x, self.shared_experts(x), *beside)
+    def forward(self, x: Tensor, *added: Tensor) -> Tensor:
+        return super().forward(x, self.shared_experts(x), *added)
 
 
 class LLaDA2Attention(nn.Module):

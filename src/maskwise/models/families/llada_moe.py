@@ -8,24 +8,22 @@ from typing import Any
 
 from maskwise.models.families.dream import DreamConfig
 from maskwise.models.families.experts import ExpertsBlock, ExpertsModel
-from maskwise.models.families.layers import refuse_other_arithmetic, register
+from maskwise.models.families.layers import register
 from maskwise.support.errors import UserError
-
-# Fields of the original configuration that its code reads, and the one value of each that is written here.
-ONLY = {
-    "attention_bias": False,
-    "clip_qkv": None,
-    "moe_router_enable_expert_bias": False,
-    "partial_rotary_factor": 1,
-    "qk_layernorm": True,
-    "shared_expert_intermediate_size": None,
-}
 
 
 class LLaDAMoEConfig(DreamConfig):
     model_type = "lladamoe"
     family = "LLaDA-MoE"
     default_theta = 5e4
+    only = {
+        "attention_bias": False,
+        "clip_qkv": None,
+        "moe_router_enable_expert_bias": False,
+        "partial_rotary_factor": 1,
+        "qk_layernorm": True,
+        "shared_expert_intermediate_size": None,
+    } | DreamConfig.only
 
     vocab_size: int = 157184
     hidden_size: int = 2048
@@ -41,7 +39,6 @@ class LLaDAMoEConfig(DreamConfig):
     moe_layer_freq: Any = None  # 1 for each layer that has experts
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, self.family)
         if any(kind != 1 for kind in self.moe_layer_freq or []):
             raise UserError("LLaDA-MoE layers without experts are not supported: open one of the published shape")
         if self.num_experts_per_tok > self.num_experts:

@@ -1,7 +1,7 @@
 """Masked language models of transformers (BERT, RoBERTa, ModernBERT, ALBERT, ...), through their own classes.
 
-Three things set them apart from diffusion models, and all three are handled here:
-- their inputs stand between special tokens, [CLS] text [SEP]: the forward pass adds them and the tokenizer does not;
+They differ from diffusion models in three ways, which are handled here:
+- their inputs have special tokens around them, [CLS] text [SEP]: the forward pass adds them, not the tokenizer;
 - positions may be offset (RoBERTa), and learned positions limit the length: `context_length`;
 - their head transforms the hidden states before the output embeddings: `hidden` is what the output embeddings receive.
 """
@@ -90,7 +90,7 @@ def as_published(tokenizer: Any) -> Iterator[None]:
 
 
 def context_length(net: PreTrainedModel, tokenizer: Any) -> int:
-    """How many tokens a sequence may have: the positions less the special tokens, and less RoBERTa's offset."""
+    """The context length: the positions less the special tokens and RoBERTa's offset."""
     positions = getattr(net.config, "max_position_embeddings", None) or 2**31
     offset = 0
     for module in net.modules():  # RoBERTa counts positions from its padding token's number on
@@ -110,16 +110,16 @@ class _HeadReached(Exception):
         self.hidden = hidden
 
 
-def _stop(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    raise _HeadReached(inputs[0])
-
-
 def hidden_before_head(net: PreTrainedModel, **given: Tensor) -> Tensor:
-    """What the class's own forward pass hands to its output embeddings, [S, L, d]; no logits are computed."""
+    """The input of the output embeddings in the class's own forward pass, [S, L, d]; no logits are computed."""
     output = net.get_output_embeddings()
     if output is None:
         raise UserError(f"{type(net).__name__} has no output embeddings, so its logits cannot be read row by row")
-    hook = output.register_forward_pre_hook(_stop)
+
+    def stop(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        raise _HeadReached(inputs[0])
+
+    hook = output.register_forward_pre_hook(stop)
     try:
         net(**given)
     except _HeadReached as reached:
@@ -193,9 +193,9 @@ class MaskedLMBody:
 def _attention(
     net: PreTrainedModel, grid: dict[str, Tensor], watch: Watch, batch: Batch, shift: Tensor
 ) -> list[Tensor]:
-    """The attention that the watched rows pay to the tokens of their sequence, [n, heads, longest] a layer.
+    """Attention weights of the watched rows over the tokens of their sequence, [n, heads, longest] per layer.
 
-    What they pay to special tokens around the sequence is left out, so a row sums to less than 1.
+    The weights of the special tokens around the sequence are left out, so a row sums to less than 1.
     """
     chosen = net.config._attn_implementation
     net.set_attn_implementation("eager")  # the one that returns its weights

@@ -1,10 +1,10 @@
 """Nemotron-Labs-Diffusion (Fu et al., NVIDIA, 2026): Ministral 3 that reads clean text causally and fills in blocks.
 
 Parameter names and arithmetic are those of the published checkpoints: Llama's under `encoder`, with YaRN, queries that
-grow slowly beyond the original context length, and `diffusion_head`. In training and in the published loop clean tokens
-see what stands before them, and the tokens of the block that is being filled in see all of it. So here a block without
-masks is read causally, one with a mask as a whole, and nothing sees a later block. The logits of position i in a block
-that holds masks predict position i.
+grow slowly beyond the original context length, and `diffusion_head`. In training and in the published loop, attention
+over clean tokens is causal, and the tokens of the block being filled in see the whole block. So here attention is
+causal within a block without masks, bidirectional within a block with a mask, and never reaches a later block. The
+logits of position i in a block that holds masks predict position i.
 """
 
 from typing import Any
@@ -17,10 +17,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from maskwise.models.attention.ragged import Layout, Store, attend
 from maskwise.models.families.dream import DreamAttention, DreamBlock, DreamBody, DreamConfig, DreamModel
-from maskwise.models.families.layers import Rotary, dense_pass, project_out, refuse_other_arithmetic, register
+from maskwise.models.families.layers import Rotary, dense_pass, project_out, register
 from maskwise.support.errors import UserError
 
-ONLY = {"attention_bias": False, "mlp_bias": False, "sliding_window": None}
 PARADIGMS = ("bidirectional", "block_diff")  # the second names how it is trained
 
 
@@ -28,6 +27,7 @@ class NemotronLabsDiffusionConfig(DreamConfig):
     model_type = "nemotron_labs_diffusion"
     family = "Nemotron-Labs-Diffusion"
     default_theta = 1e6
+    only = {"attention_bias": False, "mlp_bias": False, "sliding_window": None} | DreamConfig.only
     own_rope_parameters = frozenset({"llama_4_scaling_beta"})
     ignore_keys_at_rope_validation = {"llama_4_scaling_beta"}  # noqa: RUF012
 
@@ -50,7 +50,6 @@ class NemotronLabsDiffusionConfig(DreamConfig):
         return self.block_size
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, self.family)
         if self.dlm_paradigm not in PARADIGMS:
             raise UserError(
                 f"dlm_paradigm={self.dlm_paradigm!r} is not supported: open a checkpoint that was trained for diffusion"
@@ -100,7 +99,7 @@ class NemotronBody(DreamBody):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
     ) -> BaseModelOutput:
-        """The dense call over [B, L]; which blocks hold masks is seen in the ids, beside embeddings too."""
+        """The dense call over [B, L]; the ids say which blocks hold masks, also if embeddings are given."""
         if input_ids is None:
             raise UserError("Nemotron-Labs-Diffusion is read by where its masks stand: give input_ids as well")
         x = self.embed(input_ids) if inputs_embeds is None else inputs_embeds
@@ -110,7 +109,7 @@ class NemotronBody(DreamBody):
 
 
 def dense_reach(masked: Tensor, block: int) -> Tensor:
-    """masked [B, L] -> [B, L, L], True where a key stands before the query, or in its block and that holds a mask."""
+    """masked [B, L] -> [B, L, L], True for keys before the query, and for its whole block if that holds a mask."""
     length = masked.shape[1]
     place = torch.arange(length, device=masked.device)
     lines = F.pad(masked, (0, -length % block)).unflatten(1, (-1, block)).any(dim=2)  # [B, blocks]

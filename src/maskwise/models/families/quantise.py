@@ -44,8 +44,8 @@ class QuantisedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x [.., in] -> [.., out]."""
         rows = x.flatten(0, -2)
-        through = _Through.apply if torch.is_grad_enabled() and x.requires_grad else _product
-        out = through(rows, self)
+        needs_gradient = torch.is_grad_enabled() and x.requires_grad
+        out = _Through.apply(rows, self) if needs_gradient else self.product(rows)
         out = out if self.bias is None else out + self.bias
         return out.unflatten(0, x.shape[:-1])
 
@@ -56,10 +56,6 @@ class QuantisedLinear(nn.Module):
     @abstractmethod
     def written_out(self, dtype: torch.dtype) -> Tensor:
         """The rounded weight, [out, in]."""
-
-
-def _product(rows: Tensor, one: QuantisedLinear) -> Tensor:
-    return one.product(rows)
 
 
 class _Through(torch.autograd.Function):
@@ -106,7 +102,9 @@ def float8_product(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
         given, row_scale = rounded_rows(rows) if torch.compiler.is_compiling() else kernels.rounded_rows(rows)
         return kernels.small_batch_linear_fp8(given, row_scale, weight, scale, rows.dtype)
     few = len(rows) < LEAST_ROWS
-    given, row_scale = _rounded_there(F.pad(rows, (0, 0, 0, LEAST_ROWS - len(rows))) if few else rows)
+    # Compiled it is one GPU kernel instead of six, which would dominate a short pass.
+    rounded = _rounded_in_one() if KERNELS and not torch.compiler.is_compiling() else rounded_rows
+    given, row_scale = rounded(F.pad(rows, (0, 0, 0, LEAST_ROWS - len(rows))) if few else rows)
     out = torch._scaled_mm(given, weight.t(), row_scale, scale[None], out_dtype=rows.dtype, use_fast_accum=True)
     return out[: len(rows)] if few else out
 
@@ -127,11 +125,6 @@ def rounded_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 @cache  # made when it is needed: the compiler takes a second to import
 def _rounded_in_one() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     return torch.compile(rounded_rows, dynamic=True)
-
-
-def _rounded_there(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Compiled `rounded_rows`: one GPU kernel instead of six, which would dominate a short pass."""
-    return _rounded_in_one()(rows) if KERNELS and not torch.compiler.is_compiling() else rounded_rows(rows)
 
 
 class Int4Linear(QuantisedLinear):

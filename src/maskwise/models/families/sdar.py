@@ -8,16 +8,15 @@ from typing import Any
 
 from maskwise.models.families.dream import DreamBlock, DreamConfig, DreamModel, NormedAttention
 from maskwise.models.families.experts import ExpertsBlock, ExpertsModel
-from maskwise.models.families.layers import refuse_other_arithmetic, register
+from maskwise.models.families.layers import register
 from maskwise.support.errors import UserError
-
-ONLY = {"attention_bias": False, "use_sliding_window": False, "hidden_act": "silu"}
 
 
 class SDARConfig(DreamConfig):
     model_type = "sdar"
     family = "SDAR"
     default_theta = 1e6
+    only = {"attention_bias": False} | DreamConfig.only
 
     vocab_size: int = 151936
     hidden_size: int = 4096
@@ -35,13 +34,10 @@ class SDARConfig(DreamConfig):
     def attention_block(self) -> int | None:
         return self.block_size
 
-    def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, self.family)
-        super().refuse_unsupported()
-
 
 class SDARMoeConfig(SDARConfig):
     model_type = "sdar_moe"
+    only = {"norm_topk_prob": True, "decoder_sparse_step": 1} | SDARConfig.only
 
     hidden_size: int = 2048
     intermediate_size: int = 6144
@@ -55,7 +51,6 @@ class SDARMoeConfig(SDARConfig):
     mlp_only_layers: Any = None
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, {"norm_topk_prob": True, "decoder_sparse_step": 1}, self.family)
         if self.mlp_only_layers:
             raise UserError("SDAR layers without experts are not supported: open one of the published shape")
         if self.num_experts_per_tok > self.num_experts:

@@ -166,7 +166,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _refuse_product(values: Iterable[Any]) -> None:
-    """Of a function that may repeat one value as often as another is long."""
+    """Refuses a call that may repeat one value as often as another is long."""
     product = 1
     for value in values:
         product *= _factor(value)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
-GAP, GAP_TEXT = 0, "<|gap|>"  # where the answer is to stand
+GAP, GAP_TEXT = 0, "<|gap|>"  # in place of the answer
 PIECE = re.compile(r" ?\w+|[^\w\s]+|\s+?(?= ?\w)|\s+")
 
 

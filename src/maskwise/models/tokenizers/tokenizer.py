@@ -29,8 +29,8 @@ PARTS: dict[str, set[str]] = {
 def load_tokenizer(folder: Path, family: Family) -> Any:
     """The folder's tokenizer, or None when it has none.
 
-    A tokenizer.json is taken as it stands: the Auto classes would rebuild it in the manner of the model's family, with
-    other splits, and LLaDA and Dream name classes that only their remote code defines. Dream publishes vocab.json and
+    A tokenizer.json is used unchanged: the Auto classes would rebuild it as the model family's tokenizer, with other
+    splits, and LLaDA and Dream name classes that only their remote code defines. Dream publishes vocab.json and
     merges.txt instead, which are Qwen2's byte-level BPE.
     """
     gguf = gguf_in(weights_folder(folder))
@@ -95,16 +95,12 @@ def _refuse_broken(file: Path, needed: set[str]) -> None:
 
 
 def _merges_fit(model: Any) -> bool:
-    """Does the second part of each merge of a BPE begin with the prefix? The tokenizers library cuts it off unseen."""
+    """True if the second part of each BPE merge begins with the prefix; the tokenizers library does not check it."""
     if not isinstance(model, dict):
         return True
     prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
     if not isinstance(prefix, str) or not isinstance(merges, list):
         return True
-    return all(second.startswith(prefix) for second in map(_second, merges) if isinstance(second, str))
-
-
-def _second(merge: Any) -> Any:
-    """Of "a b" or ["a", "b"]."""
-    parts = merge.split(" ") if isinstance(merge, str) else merge
-    return parts[1] if isinstance(parts, list) and len(parts) == 2 else None
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]  # "a b" or ["a", "b"]
+    seconds = [pair[1] for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+    return all(second.startswith(prefix) for second in seconds if isinstance(second, str))

@@ -1,8 +1,8 @@
-"""A stranger's tokenizer.json: what would make a short text very long, or take for ever on one, is refused at opening.
+"""Limits for an untrusted tokenizer.json: one that makes short texts very long or slow to encode is refused.
 
-Encoding is done by a library in Rust, which no clock of ours can stop. So its parts are looked at before: how much the
-normaliser and the decoder lengthen a text, and whether the patterns end on texts that are hard for such patterns. A
-pattern that is slow on other texts alone is not found; oniguruma, which runs it, gives up after ten million steps.
+Encoding runs in a Rust library that a time limit cannot stop. So the parts are checked at opening: how much normaliser
+and decoder lengthen a text, and whether the patterns terminate on texts known to be hard. A pattern that is slow on
+other texts only is not found; oniguruma, which runs it, gives up after ten million steps.
 """
 
 import os
@@ -25,7 +25,7 @@ PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 
 
 def refuse_unbounded(file: Path, content: Mapping[str, Any]) -> None:
-    """Refuses a tokenizer.json whose parts lengthen a text without measure, or whose patterns do not end."""
+    """Refuses a tokenizer.json whose parts lengthen a text too much, or whose patterns do not terminate in time."""
     parts = [part for name in PARTS for part in _parts(content.get(name))]
     growth = 1.0
     for part in parts:
@@ -51,7 +51,7 @@ def _parts(part: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _growth(part: Mapping[str, Any]) -> float:
-    """How many times as long a replacement can make a text."""
+    """The factor by which a replacement can lengthen a text."""
     content, pattern = part.get("content"), part.get("pattern")
     if part["type"] != "Replace" or not isinstance(content, str):
         return 1.0
@@ -68,7 +68,7 @@ def _pattern(part: Mapping[str, Any]) -> str | None:
 
 @lru_cache(maxsize=64)
 def ends_in_time(pattern: str) -> bool:
-    """Whether a pattern ends on runs of characters, which make patterns with repeats inside repeats take for ever."""
+    """True if a pattern terminates on runs of characters, on which nested repeats take exponential time."""
     letters = dict.fromkeys([*"xa1 \n-!é北", *(letter for letter in pattern if letter.isalnum())][:40])
     began = time.process_time()
     with _silent_panics():

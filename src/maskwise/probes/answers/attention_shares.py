@@ -1,4 +1,4 @@
-"""What does the answer attend to? The share of its attention that goes to masks, near and far context, by layer."""
+"""Shares of the answer's attention that go to masks, near and far context, by layer."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -44,7 +44,7 @@ def write(
 
 
 def text_answer(model: TextModel, written: Continuation, right: str, check: str) -> Answer:
-    """Of a model that gives text alone: the answer's tokens are counted by the model, end tokens are not seen."""
+    """The answer of a text model: it counts the tokens itself, and its end tokens are not visible."""
     if written.tokens is None:
         raise UserError("the server does not count its tokens (usage): leave generation-length out with --probes")
     measured = {
@@ -61,7 +61,7 @@ def text_checked(text: str, right: str, check: str) -> Written:
 
 
 def end_evidence(made: Generation, ends: Collection[int]) -> dict[str, float]:
-    """Where end tokens stand, and when the first of them was committed."""
+    """The positions of end tokens, and the step at which the first was committed."""
     places = [place for place, token in enumerate(made.ids) if token in ends]
     found = {
         "length": places[0] if places else len(made.ids),

@@ -23,7 +23,7 @@ DIGITS = 5
 
 @dataclass
 class Seen:
-    """What was seen of one sequence: commits, and all masked positions at each of LEVELS; a value per prediction."""
+    """Measurements of one sequence: commits, and all masked positions at each of LEVELS; a value per prediction."""
 
     sure: list[float] = field(default_factory=list)
     right: list[int] = field(default_factory=list)

@@ -84,7 +84,7 @@ def answer_rows(model: Model, prompts: Sequence[Prompt]) -> Tensor:
 
 
 def answers_to(prompts: Sequence[Prompt], logits: Tensor) -> list[Answer]:
-    """What logits [n, V] of the answer rows say of each prompt's true and allowed answers."""
+    """The answers to prompts by the logits [n, V] of their answer rows."""
     wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=logits.device)
     most = max(len(prompt.allowed) for prompt in prompts)
     if not most:

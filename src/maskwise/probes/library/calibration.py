@@ -4,7 +4,7 @@ Some rules show in the options: a country among names, a capitalised word. Score
 use of context. This probe asks each task without a relevant example on a seed of its own, the calibration seed, so that
 the questions it judges a task by are not those the scores are computed from. The rule is fixed beforehand: a task is
 excluded where more than half of its answers are right with the fewest masks. The summary's "calibration" gives the
-scores without the excluded tasks; the scores over all tasks stand beside them and keep their names.
+scores without the excluded tasks; the scores over all tasks are given too and keep their names.
 
 Format B, k masks; the distractors are drawn afresh for each question. Condition: {"masks": 20}; 0 for autoregressive
 models.
@@ -48,7 +48,7 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def accuracy_without_examples(records: Sequence[Record]) -> dict[str, float]:
-    """Of each task, with the fewest masks."""
+    """The accuracy of each task with the fewest masks."""
     fewest = min(record.condition["masks"] for record in records)
     right: dict[str, list[bool]] = defaultdict(list)
     for record in records:
@@ -121,7 +121,7 @@ PROBE = Probe(
             question="The questions of each task among distractors alone, on a seed of their own. Where the rule shows "
             "in the options, the right answer says nothing about the use of context.",
             paper="Not in the paper, whose scores are means over all 16 tasks.",
-            how_to_read="On the dotted line the model guesses. Scores are given over all tasks and, beside them, over "
+            how_to_read="On the dotted line the model guesses. Scores are given over all tasks and also over "
             "the tasks that need examples.",
             x_label=MASKS_AT_THE_END,
             at=K_EQUALS,

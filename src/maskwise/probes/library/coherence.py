@@ -179,7 +179,7 @@ def _claim(puzzle: str, measure: str, lost: list[float], enough: bool) -> Claim:
 
 
 def _points(shown: Shown) -> list[Point]:
-    """One strategy, measured and ideal; the areas of all strategies are told in words."""
+    """One strategy, measured and ideal; the areas of all strategies are given in words."""
     entries = [entry for entry in shown.entries(NAME) if entry.condition["rule"] == SHOWN]
     measured = [Point(entry.condition["puzzle"], entry.measures[SPEED], entry) for entry in entries]
     return measured + [_ideal_point(entry, f"{entry.condition['puzzle']}, perfect") for entry in entries]

@@ -7,15 +7,19 @@ sees its own errors too. Looked at are the commits, and all masked positions whe
 left: commits are selected by their confidence, so their calibration differs from that of the positions they are chosen
 from. On the Markov source a prediction is right if it is the word that was drawn, so exact posteriors are calibrated.
 
+Sources that the model cannot do, by other sequences of them (`known_tokens.skill_units`), are reported apart and left
+out of all figures.
+
 Measures (scoring/reliability.py), each over sequences: the calibration error without its small-sample bias, mean
 confidence less share right, AUROC, the temperature that minimises the negative log-likelihood, and the least confidence
 at which nine of ten are right, chosen on one half of the sequences and verified on the other.
 
 Not to be confused with the probe `calibration`, which asks whether tasks need examples.
 
-Condition: {"rule": "low-confidence"}; evidence {"sure", "right", "share"}: the confidence of each commit, whether it
-was right and the share still masked, {"nll"}: the sums of -log p(right token) at TEMPERATURES, and the same of all
-masked positions under "all_...". In the summary an entry is {"rule", "of": "commits" or "masked positions"}.
+Condition: {"rule": "low-confidence"}, or "skill" for the check of the sources, which has no evidence. Evidence {"sure",
+"right", "share"}: the confidence of each commit, whether it was right and the share still masked, {"nll"}: the sums of
+-log p(right token) at TEMPERATURES, and the same of all masked positions under "all_...". In the summary an entry is
+{"rule", "of": "commits" or "masked positions"}.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +27,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from maskwise.probes.known_tokens import known_items, known_sequences
+from maskwise.probes.known_tokens import (
+    SKILL,
+    by_source,
+    known_items,
+    known_sequences,
+    pooled,
+    scored_in_words,
+    skill_units,
+    sources_in_words,
+)
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Evidence, ProbeFields, Record
-from maskwise.scoring.intervals import Estimate
 from maskwise.scoring.numbers import between, number, percent, points, points_between
 from maskwise.scoring.reliability import (
     FEWEST,
@@ -65,6 +77,7 @@ def units(setup: Setup) -> Iterator[Unit]:
             answer = partial(watch_commits, rule=rule, seed=setup.settings.seed)
             for asked in slices(len(listed)):
                 yield Unit(asked, 1, make, answer, DECODING_COST)
+    yield from skill_units(setup, NAME, {"rule": SKILL})
 
 
 # What is measured
@@ -92,7 +105,7 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
         "temperature": best_temperature(np.array(nll, dtype=float)),
         "verified": chosen.verified,
     }
-    spread = {name: value for key, one in estimates.items() for name, value in _ends(key, one).items()}
+    spread = {name: value for key, one in estimates.items() for name, value in one.named(key).items()}
     return spread | {
         "predictions": len(found.sure),
         "sure": float(found.sure.mean()),
@@ -103,7 +116,7 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
         "verified_on": chosen.verified_on,
         "bins": reliability(found),
         "by_share": [
-            {"share": words, "n": int(here.sum()), **_ends("gap", overconfidence(found.where(here)))}
+            {"share": words, "n": int(here.sum()), **overconfidence(found.where(here)).named("gap")}
             for low, high, words in SHARES
             for here in [(masked > low) & (masked <= high)]
             if here.sum() >= FEWEST
@@ -111,20 +124,11 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
     }
 
 
-def _ends(name: str, found: Estimate) -> dict[str, float | None]:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def by_source(records: Sequence[Record]) -> dict[str, Evidence]:
-    """{source: measures of all masked positions} under the first strategy, which the sources weigh on in the pool."""
-    rule = records[0].condition["rule"]
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        if record.condition["rule"] == rule:
-            groups.setdefault(record.task, []).append(record)
+def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
+    """Measures of all masked positions under the first strategy."""
+    first = next(record.condition for record in records if record.evidence)
     kept = ("predictions", "sure", "right", "error", "error_low", "error_high", "auroc", "temperature")
-    found = {source: judged(group, MASKED) for source, group in groups.items()}
-    return {source: {name: measured[name] for name in kept} for source, measured in found.items()}
+    return by_source(records, first, lambda group: {name: judged(group, MASKED)[name] for name in kept})
 
 
 # How it is shown
@@ -137,7 +141,8 @@ def _entries(shown: Shown, of: str) -> dict[str, Entry]:
 def _drawn(shown: Shown) -> dict[str, Entry]:
     """Curves: the commits of each strategy, and the masked positions of the first."""
     commits, masked = _entries(shown, COMMITS), _entries(shown, MASKED)
-    return {rule: entry for rule, entry in commits.items()} | {f"all {MASKED}": one for one in [*masked.values()][:1]}
+    drawn = commits | {f"all {MASKED}": one for one in [*masked.values()][:1]}
+    return {name: without_accuracy(entry) for name, entry in drawn.items()}
 
 
 def _diagram(shown: Shown) -> list[Point]:
@@ -167,7 +172,7 @@ def early_and_late(shown: Shown) -> list[str]:
         listed = entry.measures["by_share"]
         if not lines and len(listed) > 1:
             early, late = (points(one["gap"]) for one in (listed[0], listed[-1]))
-            lines.append(f"confidence minus share right is {early} early, {late} late (all masked positions)")
+            lines.append(f"confidence minus share right is {early} early and {late} late (all masked positions)")
         ends = (
             f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
             for one in listed[:1] + listed[1:][-1:]
@@ -198,42 +203,40 @@ def conclusions(shown: Shown) -> list[str]:
     if not commits or not masked:
         return ["not run"]
     one, every = commits[0].measures, masked[0].measures
-    rule = commits[0].condition["rule"]
-    lines = [
-        f"commits ({rule}) are right {percent(one['right'])} of the time at a mean confidence of "
-        f"{percent(one['sure'])}: {_apart(one)}",
-        f"all masked positions: {percent(every['right'])} right at a mean confidence of {percent(every['sure'])}: "
-        f"{_apart(every)}",
+    return [
+        f"commits ({commits[0].condition['rule']}) {_apart(one)}",
+        f"all masked positions {_apart(every)}",
         f"calibration error without its small-sample bias: {percent(one['error'], 1)} of commits "
         f"({between(one['error_low'], one['error_high'], 1)}), {percent(every['error'], 1)} of masked positions "
         f"({between(every['error_low'], every['error_high'], 1)})",
         f"confidence ranks right above wrong predictions with AUROC {_estimate(every, 'auroc')}: "
         + ("it can choose what to commit" if (every["auroc_low"] or 0.0) > 0.5 else "not shown to beat chance, 0.5"),
         _temperature(every),
-        *_sources_apart(shown),
+        *sources_in_words(
+            _sources(shown),
+            "right at a mean confidence",
+            lambda one: f"{percent(one['right'])} at {percent(one['sure'])}",
+        ),
         _advice(every),
     ]
-    return lines
 
 
-def _sources_apart(shown: Shown) -> list[str]:
-    """Each source of a pool of several: one that a model cannot do would speak for the others."""
-    found = shown.summary.extras.get("confidence_by_source", {})
-    if len(found) < 2:
-        return []
-    each = (f"{source} {percent(one['right'])} at {percent(one['sure'])}" for source, one in found.items())
-    return [f"the sources differ, right at mean confidence: {'; '.join(each)}; all other figures pool them"]
+def _sources(shown: Shown) -> Mapping[str, Evidence]:
+    return shown.summary.extras.get("confidence_by_source", {})
 
 
 def _apart(measured: Mapping[str, Any]) -> str:
     low, high = measured["gap_low"], measured["gap_high"]
-    ends = "" if low is None else f" (95 % interval {100 * low:.0f} to {100 * high:.0f} points)".replace("-", "−")
+    verdict = "not shown to be off by 5 points or more"
     if low is not None and low > SMALL_GAP:
-        return f"overconfident{ends}"
-    if high is not None and high < -SMALL_GAP:
-        return f"underconfident{ends}"
-    near = low is not None and low > -SMALL_GAP and high < SMALL_GAP
-    return ("calibrated on average to within 5 points" if near else "inconclusive") + ends
+        verdict = "overconfident"
+    elif high is not None and high < -SMALL_GAP:
+        verdict = "underconfident"
+    elif low is not None and low > -SMALL_GAP and high < SMALL_GAP:
+        verdict = "calibrated on average to within 5 points"
+    ends = "" if low is None else f" (95 % interval {100 * low:.0f} to {100 * high:.0f} points)".replace("-", "−")
+    shares = f"{percent(measured['right'])} right at a mean confidence of {percent(measured['sure'])}"
+    return f"are {shares}, {verdict}{ends}"
 
 
 def _estimate(measured: Mapping[str, Any], name: str, digits: int = 2) -> str:
@@ -279,14 +282,14 @@ class ConfidenceCondition(ProbeFields, frozen=True, kw_only=True):
 
 
 class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
-    sure: list[float]
-    right: list[int]
-    share: list[float]
-    nll: list[float]
-    all_sure: list[float]
-    all_right: list[int]
-    all_share: list[float]
-    all_nll: list[float]
+    sure: list[float] | UnsetType = UNSET
+    right: list[int] | UnsetType = UNSET
+    share: list[float] | UnsetType = UNSET
+    nll: list[float] | UnsetType = UNSET
+    all_sure: list[float] | UnsetType = UNSET
+    all_right: list[int] | UnsetType = UNSET
+    all_share: list[float] | UnsetType = UNSET
+    all_nll: list[float] | UnsetType = UNSET
 
 
 PROBE = Probe(
@@ -301,9 +304,10 @@ PROBE = Probe(
     quick={"questions": 12, "rules": ("low-confidence", "random")},
     not_causal=NO_MASK_TOKEN,
     not_blocks=BY_BLOCKS,
+    scored=pooled,
     measures=measures,
     chance=None,
-    extras={"confidence_by_source": by_source},
+    extras={"confidence_by_source": of_sources},
     columns={
         "error": "calibration error",
         "gap": "overconfidence",
@@ -322,7 +326,8 @@ PROBE = Probe(
             "written. A decoder that goes on from its own errors does worse. Adaptive strategies (threshold, factor; "
             "arXiv 2505.22618) commit by confidence, so they are as good as it is.",
             how_to_read="On the diagonal a confidence means what it says. Below it the model is overconfident, and a "
-            "threshold commits more wrong tokens than it promises.",
+            "threshold commits more wrong tokens than it promises. Sources: embedded few-shot questions, values "
+            "recalled from a list, copied words, words of a Markov source.",
             x_label="Confidence",
             at="confidence {}",
             points=_diagram,
@@ -331,7 +336,7 @@ PROBE = Probe(
             "sequences.",
             says=conclusions,
             diagonal=True,
-            masks=lambda shown: "masks: as many as the right answer has tokens",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: as many as the right answer has tokens",
         ),
         Section(
             name="confidence-by-share",
@@ -351,7 +356,7 @@ PROBE = Probe(
             ),
             caption="Mark: mean; whisker: 95 % interval over sequences.",
             says=early_and_late,
-            masks=lambda shown: "masks: as many as the right answer has tokens",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: as many as the right answer has tokens",
         ),
     ),
 )

@@ -107,7 +107,7 @@ def filler_name(filler: str) -> str:
 
 
 def _points(shown: Shown) -> list[Point]:
-    """The mask-count curve is drawn beside the control: the control means nothing without it.
+    """The control with the mask-count curve, which it is compared with.
 
     x is the number of masks, or of fillers in format A; in format B two masks and fillers count together.
     """

@@ -90,7 +90,7 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
 
 
 def flood(records: Sequence[Record]) -> dict[str, Any] | None:
-    """How many tokens sooner answers end on the longest canvas than on the shortest, in one block.
+    """The number of tokens by which answers end sooner on the longest canvas than on the shortest, in one block.
 
     Paired over questions; both lengths are cut at the shorter canvas, so that room alone does not count. None where
     there are not two canvases.

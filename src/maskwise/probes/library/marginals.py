@@ -1,7 +1,7 @@
 """marginals: do distant masks become alike? A prompt and many masks in one pass, what is predicted at each distance.
 
 After Sun, Wen and Wang (arXiv 2510.03289), who conjecture it. By the distance d from the last visible token (d = 1 is
-the mask beside it), for the prediction p_d:
+the mask next to it), for the prediction p_d:
 
     entropy and the top token's probability; -log p of the true token
     tv_next      TV(p_d, p_d+1) = 1/2 sum |p_d - p_d+1|: 0 where neighbours are predicted alike
@@ -51,7 +51,7 @@ def conditions(distances: Sequence[int], gap: Gap) -> list[Condition]:
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
-    """Distant masks become alike. Near is the mask beside the visible text, far the second half of the gap."""
+    """Distant masks become alike. Near is the mask next to the visible text, far the second half of the gap."""
     masks = max(record.masks for record in records)
     open_end = [record for record in records if record.condition["suffix"] == "none"]
     closed = [record for record in records if record.condition["suffix"] == "visible"]
@@ -148,7 +148,7 @@ PROBE = Probe(
             "in the middle when both ends are visible.",
             how_to_read="A line that climbs and levels off shows predictions that fade into word frequencies. With "
             "text after the masks it should be highest in the middle. Frequent: the text's 50 commonest tokens and the "
-            "end. Near is the mask beside the text, far the second half of the masks.",
+            "end. Near is the mask next to the text, far the second half of the masks.",
             x_label="Distance from the last visible token",
             at="distance {}",
             points=_curves,

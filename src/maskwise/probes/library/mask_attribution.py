@@ -92,7 +92,7 @@ def _points(shown: Shown) -> list[Point]:
 
 
 def _published() -> tuple[tuple[str, float, tuple[float, ...]], ...]:
-    """The paper's models beside the points of this one; their name stands once, where there is room for it."""
+    """The paper's models next to the points of this one; their name is written once, where there is room for it."""
     stated = [tuple(one.values.values()) for one in EXPECTATIONS if one.probe == NAME]
     names = ("", "", "the paper's models")
     return tuple((name, place + 0.15, values) for place, (name, values) in enumerate(zip(names, stated, strict=True)))

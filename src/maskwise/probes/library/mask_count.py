@@ -134,7 +134,7 @@ def _fillers(shown: Shown) -> str:
 
 
 def advice(records: Sequence[Record]) -> str | None:
-    """What the answers of a run support. Masks that take accuracy away are the evidence for all of it.
+    """Advice that the answers of a run support. All of it rests on a loss of accuracy to masks.
 
     A growing canvas shows few masks and needs no training, so it is named first; mask-agnostic tuning (Piskorz et al.,
     arXiv 2511.21338) addresses the loss itself; small blocks show all masks but take many steps, and are supported

@@ -224,7 +224,7 @@ def _signed(value: float, digits: int) -> str:
 
 
 def sentence(paths: TokenPaths, what: str) -> str:
-    """What the tokens change and by which path, in the measure whose total excludes zero: points if both do."""
+    """The effect of the tokens by path, in the measure whose total excludes zero: points if both do."""
     start = f"{what} against 2 masks: {in_points(paths.points.total)}, {in_nats(paths.nats.total)}"
     if paths.content is not UNSET:
         start += f", {in_nats(paths.content.total)} of them in the choice among the allowed answers"

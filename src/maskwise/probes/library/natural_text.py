@@ -29,7 +29,7 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def conditions(counts: Sequence[int], causal: bool) -> list[Condition]:
-    """How many masks, or fillers, follow the masked word; a causal model sees nothing after it."""
+    """The numbers of masks, or fillers, after the masked word; a causal model sees nothing after it."""
     if causal:
         return [{"after": MASKS, "count": 0}]
     return [{"after": what, "count": n} for what in (MASKS, FILLERS) for n in counts]

@@ -44,7 +44,7 @@ from maskwise.probes.numeric_settings import (
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.flips import Flips, MarginBin, RunNoise
+from maskwise.scoring.flips import MarginBin, RunNoise
 from maskwise.scoring.numbers import tenths
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
@@ -165,10 +165,6 @@ def _settings_points(shown: Shown) -> list[Point]:
     ]
 
 
-def _named(one: Flips) -> Condition:
-    return {"answers": one.answers, "setting": one.setting}
-
-
 def _margin_points(shown: Shown) -> list[Point]:
     found = _found(shown.summary)
     starts = (0.0, *EDGES)
@@ -205,7 +201,7 @@ def in_words(shown: Shown) -> list[str]:
 
 
 def _noise_line(one: RunNoise) -> str:
-    more = f"; with 1,000 such questions below {tenths(one.below_thousand)} points" if one.unstable else ""
+    more = f"; with 1,000 of them below {tenths(one.below_thousand)} points" if one.unstable else ""
     return (
         f"differences below {tenths(one.below)} points between two runs {where_run(one.dtype)} are within "
         f"numerical noise, with {one.n} {KINDS[one.answers]}{more} ({one.unstable} of {one.n} are right in some of "
@@ -243,15 +239,11 @@ def _float32_lines(found: NumericsSummary) -> list[str]:
 def _advice(found: NumericsSummary) -> list[str]:
     if not found.noise:
         return []
+    exact = "; to compare runs answer by answer, use --exact and one dtype: batches and order change nothing there"
     served = any(one.dtype == AS_SERVED for one in found.noise)
-    above = ", or ".join(
-        f"above {tenths(one.below)} points with {one.n} {KINDS[one.answers]} {'' if served else 'in '}{one.dtype}"
-        for one in found.noise
-    )
-    exact = "with --exact and one dtype, runs can be compared answer by answer: batches and order change nothing there"
     return [
-        f"what to do: call a difference between two runs real only {above}; more questions lower these limits"
-        + ("" if served else f"; {exact}")
+        "what to do: do not read a difference within numerical noise as one between models or settings; ask more "
+        f"questions to lower the limit{'' if served else exact}"
     ]
 
 

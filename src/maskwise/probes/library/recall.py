@@ -84,7 +84,7 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 
 def conditions(own: Mapping[str, Any], causal: bool, value_tokens: int) -> list[Condition]:
-    """What follows the question at each distance; before the pairs nothing does. A causal model sees no masks."""
+    """The tokens after the question at each distance; none if it is before the pairs. A causal model sees no masks."""
     few = min(own["mask_counts"])
     endings = [(k, 0) for k in own["mask_counts"]] + [(few, n) for n in own["filler_counts"]]
     last = [(0, 0)] if causal else endings

@@ -2,7 +2,8 @@
 
 One token of a right sequence (probes/known_tokens.py: words of a Markov source, answers to questions) is replaced by a
 wrong one, drawn uniformly or from the model's own prediction. On the Markov source a token is wrong if its exact
-posterior is zero. Related: arXiv 2512.15596, 2604.18738.
+posterior is zero. Sources that the model cannot do, by other sequences of them (`known_tokens.skill_units`), are
+reported apart and left out of all figures. Related: arXiv 2512.15596, 2604.18738.
 
     seen        AUROC of the probability of the visible token, right tokens against wrong ones: with the position
                 masked, and left visible. The latter mostly measures copying: the network reads the token it scores.
@@ -15,10 +16,10 @@ posterior is zero. Related: arXiv 2512.15596, 2604.18738.
 With r the share of wrong tokens repaired and d that of right ones damaged, re-masking pays where more than d / (r + d)
 of the written tokens are wrong (`break_even`).
 
-Condition: {"wrong": "uniform"} or "model"; evidence {"wrong", "masked", "visible", "refilled", "edited"}: of each site,
-the wrong one first, whether it is wrong, the probability of its token, and whether a refill and an edit leave it right;
-{"random_repaired", "random_damaged", "least_repaired", "least_damaged", "others"}: after re-masking, of so many right
-tokens.
+Condition: {"wrong": "uniform"} or "model", or "skill" for the check of the sources, which has no evidence. Evidence
+{"wrong", "masked", "visible", "refilled", "edited"}: of each site, the wrong one first, whether it is wrong, the
+probability of its token, and whether a refill and an edit leave it right; {"random_repaired", "random_damaged",
+"least_repaired", "least_damaged", "others"}: after re-masking, of so many right tokens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,11 +27,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from maskwise.probes.known_tokens import known_items, known_sequences
+from maskwise.probes.known_tokens import (
+    SKILL,
+    by_source,
+    known_items,
+    known_sequences,
+    pooled,
+    scored_in_words,
+    skill_units,
+    sources_in_words,
+)
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Evidence, ProbeFields, Record
 from maskwise.scoring.intervals import Estimate, difference_interval
 from maskwise.scoring.numbers import between, percent, points_between
@@ -38,11 +48,18 @@ from maskwise.scoring.reliability import Predictions, auroc, share_over_sequence
 from maskwise.tasks.checkable import CHECKED
 
 NAME = "self-correction"
-KINDS = {"uniform": "drawn uniformly", "model": "drawn from the model"}
-METHODS = {"refilled": "refill", "random": "re-mask at random", "least": "re-mask the least likely", "edited": "edit"}
+OWN = "model"  # errors drawn from the model's own prediction, which are those that decoding makes
+KINDS = {"uniform": "drawn uniformly", OWN: "drawn from the model"}
+METHODS = {
+    "refilled": "refilling",
+    "random": "random re-masking",
+    "least": "least-likely re-masking",
+    "edited": "editing",
+}
 SHORT_METHODS = ("refill", "random", "least likely", "edit")  # for a narrow page
 VIEWS = {"masked": "position masked", "visible": "left visible"}
 CHANCE = 0.5  # AUROC of guessing
+OPTIONS = (("refilled", "--rule remdm"), ("edited", "--edit 0.9"))
 RARE = 0.1  # a share of wrong tokens that a decoder may well have written
 DECODING_COST = 4
 
@@ -60,25 +77,41 @@ def units(setup: Setup) -> Iterator[Unit]:
             answer = partial(self_correct, kind=kind, right_places=own["right_places"], seed=seed)
             for points in slices(len(listed)):
                 yield Unit(points, 1, make, answer, DECODING_COST)
+    yield from skill_units(setup, NAME, {"wrong": SKILL})
 
 
 # What is measured
 
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
+    return [entry.changed(confidence=UNSET, entropy=UNSET, **corrected(group))]
+
+
+def corrected(group: Sequence[Record]) -> Evidence:
     """AUROC of both views; shares repaired and damaged by each method, with the break-even share of wrong tokens."""
     found: Evidence = {}
     right = [[1 - wrong for wrong in record.evidence["wrong"]] for record in group]
     for view in VIEWS:
-        found |= _ends(f"auroc_{view}", auroc(Predictions.of([one.evidence[view] for one in group], right)))
+        found |= auroc(Predictions.of([one.evidence[view] for one in group], right)).named(f"auroc_{view}")
     for method in METHODS:
         repaired, damaged, others = _changes(group, method)
         repair = share_over_sequences(repaired, np.ones(len(repaired)))
         damage = share_over_sequences(damaged, others)
-        found |= _ends(f"{method}_repair", repair) | _ends(f"{method}_damage", damage)
-        found |= _ends(f"{method}_break_even", break_even(repair, damage))
-    found |= _ends("chosen_gain", _chosen_gain(group))
-    return [entry.changed(confidence=UNSET, entropy=UNSET, **found)]
+        found |= repair.named(f"{method}_repair") | damage.named(f"{method}_damage")
+        found |= break_even(repair, damage).named(f"{method}_break_even")
+    return found | _chosen_gain(group).named("chosen_gain")
+
+
+def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
+    """Measures of the model's own errors."""
+    names = ("auroc_masked", "refilled_repair", "refilled_damage", "edited_repair", "edited_damage")
+    kept = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+
+    def measured(group: Sequence[Record]) -> Evidence:
+        found = corrected(group)
+        return {name: found[name] for name in kept} | {"sequences": len(group)}
+
+    return by_source(records, {"wrong": OWN}, measured)
 
 
 def _changes(group: Sequence[Record], method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -120,10 +153,6 @@ def break_even(repair: Estimate, damage: Estimate) -> Estimate:
     )
 
 
-def _ends(name: str, found: Estimate) -> dict[str, float | None]:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
 # How it is shown
 
 
@@ -134,7 +163,9 @@ def _by_kind(shown: Shown) -> dict[str, Entry]:
 def _views(shown: Shown) -> list[Point]:
     return [
         Point(
-            f"errors {KINDS[kind]}", mark_place(place, turn, 2), entry.changed(**_as("auroc", f"auroc_{view}", entry))
+            f"errors {KINDS[kind]}",
+            mark_place(place, turn, 2),
+            without_accuracy(entry).changed(**_as("auroc", f"auroc_{view}", entry)),
         )
         for turn, (kind, entry) in enumerate(_by_kind(shown).items())
         for place, view in enumerate(VIEWS)
@@ -146,7 +177,9 @@ def _methods(shown: Shown) -> list[Point]:
         Point(
             f"errors {KINDS[kind]}",
             mark_place(place, turn, 2),
-            entry.changed(**_as("repair", f"{method}_repair", entry), **_as("damage", f"{method}_damage", entry)),
+            without_accuracy(entry).changed(
+                **_as("repair", f"{method}_repair", entry), **_as("damage", f"{method}_damage", entry)
+            ),
         )
         for turn, (kind, entry) in enumerate(_by_kind(shown).items())
         for place, method in enumerate(METHODS)
@@ -158,24 +191,29 @@ def _as(name: str, key: str, entry: Entry) -> Evidence:
 
 
 def seen(shown: Shown) -> list[str]:
-    lines, blind = [], []
+    lines = []
     for kind, entry in _by_kind(shown).items():
         found = entry.measures
         views = "; ".join(f"{_estimate(found, f'auroc_{view}')} {words}" for view, words in VIEWS.items())
         low, high = (found[f"auroc_masked_{end}"] for end in ("low", "high"))
-        verdict = "are not shown to be seen"
+        verdict = "are not shown to look less likely than right ones"
         if low is not None and low > CHANCE:
-            verdict = "are seen"
+            verdict = "look less likely than right ones"
         elif high is not None and high < CHANCE:
             verdict = "look likelier than right ones"
-        if verdict != "are seen":
-            blind.append(KINDS[kind])
         lines.append(f"wrong tokens {KINDS[kind]} {verdict}, AUROC {views}")
     copying = "left visible, the network reads the token that it scores, so that AUROC mostly measures copying"
-    do = "masking its least likely tokens again aims at errors; the next section says whether that repairs them"
-    if blind:
-        do = f"do not let it check its own output: errors {' and '.join(blind)} cannot be found by their probability"
-    return [*lines, copying, f"what to do: {do}"]
+    apart = sources_in_words(_sources(shown), f"errors {KINDS[OWN]}, masked and filled again", _of_source)
+    return [*lines, copying, *apart, decision(shown)] if lines else ["not run"]
+
+
+def _sources(shown: Shown) -> Mapping[str, Evidence]:
+    return shown.summary.extras.get("self_correction_by_source", {})
+
+
+def _of_source(one: Mapping[str, Any]) -> str:
+    mended, damaged = (percent(one[f"refilled_{what}"]) for what in ("repair", "damage"))
+    return f"AUROC {percent(one['auroc_masked'])}, {mended} of wrong tokens repaired, {damaged} of right ones damaged"
 
 
 def _estimate(found: Mapping[str, Any], name: str) -> str:
@@ -183,45 +221,53 @@ def _estimate(found: Mapping[str, Any], name: str) -> str:
 
 
 def repaired(shown: Shown) -> list[str]:
-    """Of the model's own errors, which are those that decoding makes: repair, damage, and whether it can pay."""
-    entry = _by_kind(shown).get("model")
+    """Of the model's own errors: repair, damage, and whether it can pay."""
+    entry = _by_kind(shown).get(OWN)
     if entry is None:
         return ["not run"]
     found = entry.measures
-    lines = [f"{words}: {_shares(found, method)}" for method, words in METHODS.items()]
+    lines = [f"{words} {_shares(found, method)}" for method, words in METHODS.items()]
     gained, low, high = (found[f"chosen_gain{end}"] for end in ("", "_low", "_high"))
     where = "choosing them by their probability helps" if low > 0 else "not shown to help"
     return [
         *lines,
         "errors repaired by re-masking the least likely tokens less those at random, at equal cost: "
         f"{points_between(gained, low, high)}: {where}",
-        f"what to do, {pays(found, 'refilled', '--rule remdm')}",
-        f"what to do, {pays(found, 'edited', '--edit 0.9')}",
+        decision(shown),
     ]
 
 
+def decision(shown: Shown) -> str:
+    """Whether `remdm` and `--edit` can pay on this model: the one advice of both sections."""
+    entry = _by_kind(shown).get(OWN)
+    if entry is None:
+        return "what to do: nothing yet; the run is unfinished"
+    return "what to do: " + "; ".join(pays(entry.measures, *one) for one in OPTIONS)
+
+
 def _shares(found: Mapping[str, Any], method: str) -> str:
-    repair, damage = (
-        f"{percent(found[f'{method}_{what}'])} of the {whose} {done} "
-        f"({between(found[f'{method}_{what}_low'], found[f'{method}_{what}_high'])})"
-        for what, whose, done in (("repair", "wrong tokens", "repaired"), ("damage", "right ones", "damaged"))
+    (repair, repair_ends), (damage, damage_ends) = (
+        (percent(found[f"{method}_{what}"]), between(found[f"{method}_{what}_low"], found[f"{method}_{what}_high"]))
+        for what in ("repair", "damage")
     )
-    return f"{repair}, {damage}"
+    shares = f"repairs {repair} of the wrong tokens and damages {damage} of the right ones"
+    return f"{shares} ({repair_ends} and {damage_ends})"
 
 
 def pays(found: Mapping[str, Any], method: str, option: str) -> str:
-    """Whether a method can pay, by the share of wrong tokens above which it repairs more than it damages."""
+    """Whether an option can pay, by the share of wrong tokens above which its method repairs more than it damages."""
     value, low, high = (found[f"{method}_break_even{end}"] for end in ("", "_low", "_high"))
     if value is None:
         most = found[f"{method}_repair_high"]
-        return f"{option}: leave it out; it changes nothing here: 0 errors repaired (at most {percent(most)})"
-    share = f"it repairs more than it damages where more than {percent(value)} of the written tokens are wrong"
-    share = f"{share} ({between(low, high)})"
+        return f"leave {option} out (it changed no token here; at most {percent(most)} of the errors are repaired)"
+    share = f"it gains where more than {percent(value)} of the written tokens are wrong, {between(low, high)}"
     if high is not None and high < RARE:
-        return f"{option}: try it; {share}"
+        return f"try {option} ({share})"
     if low is not None and low > RARE:
-        return f"{option}: leave it out; {share}"
-    return f"{option}: inconclusive, ask more questions (--points); {share}"
+        return f"leave {option} out ({share})"
+    return (
+        f"{option} is inconclusive: ask more questions, --points 200 ({share}; try it if that is below {percent(RARE)})"
+    )
 
 
 class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
@@ -229,16 +275,16 @@ class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
 
 
 class SelfCorrectionEvidence(ProbeFields, frozen=True, kw_only=True):
-    wrong: list[int]
-    masked: list[float]
-    visible: list[float]
-    refilled: list[int]
-    edited: list[int]
-    random_repaired: int
-    random_damaged: int
-    least_repaired: int
-    least_damaged: int
-    others: int
+    wrong: list[int] | UnsetType = UNSET
+    masked: list[float] | UnsetType = UNSET
+    visible: list[float] | UnsetType = UNSET
+    refilled: list[int] | UnsetType = UNSET
+    edited: list[int] | UnsetType = UNSET
+    random_repaired: int | UnsetType = UNSET
+    random_damaged: int | UnsetType = UNSET
+    least_repaired: int | UnsetType = UNSET
+    least_damaged: int | UnsetType = UNSET
+    others: int | UnsetType = UNSET
 
 
 PROBE = Probe(
@@ -253,8 +299,10 @@ PROBE = Probe(
     quick={"questions": 12, "right_places": 3},
     not_causal=NO_MASK_TOKEN,
     not_blocks=BY_BLOCKS,
+    scored=pooled,
     measures=measures,
     chance=None,
+    extras={"self_correction_by_source": of_sources},
     columns={
         "auroc_masked": "AUROC masked",
         "auroc_visible": "left visible",
@@ -279,7 +327,7 @@ PROBE = Probe(
             measures=(Measure("auroc", "AUROC", "auroc_low", "auroc_high", chance=CHANCE),),
             caption="Mark: AUROC over positions; whisker: 95 % interval over sequences.",
             says=seen,
-            masks=lambda shown: "masks: none, or the position alone",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: none, or the position alone",
         ),
         Section(
             name="repair",
@@ -298,7 +346,7 @@ PROBE = Probe(
             measures=(as_share("repair", "Wrong tokens repaired"), as_share("damage", "Right tokens damaged")),
             caption="Mark: share; whisker: 95 % interval over sequences.",
             says=repaired,
-            masks=lambda shown: "masks: one position, or a quarter of the answer",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: one position, or a quarter of the answer",
         ),
     ),
 )

@@ -9,12 +9,15 @@ and questions are crossed: every question is asked under every template. Measure
     distance   right with the example near less far, 2 masks, over three rules (contrast)
 
 and of each effect the standard deviation over templates, and the predictive interval under a new template
-(scoring/variance_components.py). Templates that change the task, a word instead of a letter, are reported apart.
+(scoring/variance_components.py). A model that cannot answer under a template has nothing to lose there: as many other
+questions decide under which it can (exact binomial test), and what is said is about these. Templates that change the
+task, a word instead of a letter, are reported apart.
 Condition: {"questions": "mask-count", "template": "choices", "examples": "mixed", "masks": 2}.
 Related: arXiv 2606.29228.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from maskwise.probes.blocks import visible_counts
@@ -23,7 +26,7 @@ from maskwise.probes.library.contrast import draw_question
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, make_key
-from maskwise.scoring.numbers import tenths
+from maskwise.scoring.numbers import percent, tenths
 from maskwise.scoring.template_effects import (
     ACCURACY,
     DISTANCE,
@@ -34,14 +37,15 @@ from maskwise.scoring.template_effects import (
     NEAR,
     OF_CONTRAST,
     OF_MASKS,
-    TemplateEffect,
+    OF_SKILL,
     TemplatesSummary,
     templates_summary,
 )
 from maskwise.scoring.variance_components import TemplateSpread
+from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast
-from maskwise.tasks.episodes import CHANCE, Episode, mixed
+from maskwise.tasks.episodes import Episode, mixed
 from maskwise.tasks.prompts import opened
 from maskwise.tasks.rewordings import BUILT_IN, Rewording, encode_reworded
 from maskwise.tasks.words import split_words
@@ -49,6 +53,8 @@ from maskwise.tasks.words import split_words
 NAME = "templates"
 IN_WORDS = {ACCURACY: "accuracy with 2 masks", MASKS: "loss to appended masks", DISTANCE: "loss to distance"}
 RELEVANT = 1
+CAN, CANNOT = "templates it can answer", "templates it cannot answer"
+SERIES = (CAN, "a new template", CANNOT, "another task")
 
 
 # What is asked
@@ -60,11 +66,13 @@ def units(setup: Setup) -> Iterator[Unit]:
     counts = (0,) if setup.model.causal else visible_counts(setup, NAME, own["mask_counts"])
     points = min(settings.points, own["points"])
     tasks = [task.name for task in setup.tasks if task.name in settings.tasks][: own["tasks"]]
-    for episode in episodes(setup, RELEVANT, own["among"], points):
-        if episode.task.name in tasks:
-            context = context_of(setup, episode, afresh=True)
-            make = partial(_mask_count_items, setup.asker, templates, context, counts)
-            yield Unit(range(points), len(templates) * len(counts), make)
+    other = replace(setup, settings=replace(settings, seed=seed_of(OF_SKILL, settings.seed)))
+    for drawn, kind, masks in ((setup, OF_MASKS, counts), (other, OF_SKILL, counts[:1])):
+        for episode in episodes(drawn, RELEVANT, own["among"], points):
+            if episode.task.name in tasks:
+                context = context_of(drawn, episode, afresh=True)
+                make = partial(_mask_count_items, setup.asker, kind, templates, context, masks)
+                yield Unit(range(points), len(templates) * len(masks), make)
     words = split_words(setup.words, settings.held_out) if settings.held_out else (setup.words, setup.words)
     questions = min(settings.points, own["contrast_questions"])
     for task in CONTRAST_TASKS[: own["contrast_tasks"]]:
@@ -75,6 +83,7 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 def _mask_count_items(
     asker: Asker,
+    kind: str,
     templates: Sequence[Rewording],
     context: Callable[[int], Episode],
     counts: Sequence[int],
@@ -85,7 +94,7 @@ def _mask_count_items(
         episode = context(point)
         test = episode.tests[point]
         for template in templates:
-            asked = [(k, _condition(OF_MASKS, template, MIXED, k)) for k in counts]
+            asked = [(k, _condition(kind, template, MIXED, k)) for k in counts]
             keys = [make_key(NAME, episode.task.name, point, condition) for _, condition in asked]
             if all(key in done for key in keys):
                 continue
@@ -137,10 +146,11 @@ def _points(shown: Shown) -> list[Point]:
     found = _found(shown.summary)
     if found is None:
         return []
+    able = found.answerable
     single = [
         Point(
-            "another task" if one.changes_task else "each template",
-            EFFECTS.index(one.effect) + (0.25 if one.changes_task else 0.0),
+            "another task" if one.changes_task else CAN if one.template in able else CANNOT,
+            EFFECTS.index(one.effect) + (0.25 if one.changes_task else 0.0 if one.template in able else -0.125),
             _entry(one.effect, one.template, one.questions, one.value, None, None),
         )
         for one in found.effects
@@ -151,9 +161,9 @@ def _points(shown: Shown) -> list[Point]:
             EFFECTS.index(effect) + 0.125,
             _entry(effect, "a new one", one.questions, one.mean, one.new_low, one.new_high),
         )
-        for effect, one in found.spread.items()
+        for effect, one in found.able.items()
     ]
-    return [*new, *single]
+    return sorted([*new, *single], key=lambda point: SERIES.index(point.series))
 
 
 def _entry(effect: str, template: str, n: int, value: float, low: float | None, high: float | None) -> Entry:
@@ -165,24 +175,34 @@ def _entry(effect: str, template: str, n: int, value: float, low: float | None, 
 
 
 def in_words(shown: Shown) -> list[str]:
-    """Whether each effect stays under a new template, how much templates move it, and what to do."""
+    """Which templates the model can answer, whether each effect stays under a new one of these, and what to do."""
     found = _found(shown.summary)
     if found is None or not found.spread:
         return ["whether the diagnosis survives rewording is not known: it takes two templates and two questions"]
-    order = [effect for effect in (MASKS, DISTANCE, ACCURACY) if effect in found.spread]
-    lines = [_effect_line(effect, found.spread[effect]) for effect in order]
-    own = [one for one in found.effects if one.effect == ACCURACY and not one.changes_task]
-    unable = [one.template for one in own if one.value <= CHANCE]
-    # Under a template that the model cannot answer there is nothing to lose.
-    cannot = [
-        f"the accuracy is no better than guessing under {len(unable)} of {len(own)} templates, so no loss can show "
-        f"there ({', '.join(unable)})"
-    ]
-    if 2 * len(unable) > len(own):
-        lines = [*cannot, *lines]
-    elif unable:
-        lines += cannot
-    return [*lines, *_extremes(found), *_other_task(found), _advice(found, unable)]
+    able, every = found.answerable, found.same_task
+    lines = [_effect_line(effect, found.able[effect]) for effect in (MASKS, DISTANCE, ACCURACY) if effect in found.able]
+    if len(able) == 1:
+        few = "few questions; the probes mask-count and contrast ask more"
+        lines = [f"under {able[0]!r}, in points: {_effects_of(found, able[0])} ({few})"]
+    return [_able_line(found, able, every), *lines, *_extremes(found), *_other_task(found), _advice(found, able, every)]
+
+
+def _able_line(found: TemplatesSummary, able: Sequence[str], every: Sequence[str]) -> str:
+    total, others = len(every), [name for name in every if name not in able]
+    if not able:
+        return f"the model is not shown to answer any of {total} templates, so nothing can be said about rewording"
+    if not others:
+        return f"the model can answer all {total} templates"
+    skills = [found.skills[name] for name in others if name in found.skills]
+    right = f"{sum(one.right for one in skills)} of {sum(one.n for one in skills)} right"
+    nothing = f"it is not shown to do better than guessing ({right}), so no loss can show there"
+    if len(able) > 1:
+        return (
+            f"the model can answer {len(able)} of {total} templates; under the others, {', '.join(others)}, {nothing}"
+        )
+    own = found.skills[able[0]]
+    only = f"({able[0]!r}, {percent(own.right / own.n)} right): it reads that wording alone"
+    return f"the model can answer 1 of {total} templates {only}; under the other {len(others)} {nothing}"
 
 
 def survives(one: TemplateSpread) -> bool:
@@ -207,33 +227,40 @@ def _effect_line(effect: str, one: TemplateSpread) -> str:
 
 
 def _extremes(found: TemplatesSummary) -> list[str]:
-    """The templates with the lowest and the highest accuracy."""
-    own = sorted((one for one in found.effects if one.effect == ACCURACY and not one.changes_task), key=_value)
+    """The templates with the lowest and the highest accuracy, of those that the model can answer."""
+    able = found.answerable
+    own = sorted(
+        (one for one in found.effects if one.effect == ACCURACY and one.template in able), key=lambda one: one.value
+    )
     if not own or own[0].value == own[-1].value:
         return []
     low, high = (f"{tenths(100 * one.value)} % ({one.template})" for one in (own[0], own[-1]))
     return [f"{IN_WORDS[ACCURACY]} lies between {low} and {high}"]
 
 
-def _value(one: TemplateEffect) -> float:
-    return one.value
-
-
 def _other_task(found: TemplatesSummary) -> list[str]:
-    lines = []
-    for name in dict.fromkeys(one.template for one in found.effects if one.changes_task):
-        own = (one for one in found.effects if one.template == name)
-        told = ", ".join(f"{IN_WORDS[one.effect]} {tenths(100 * one.value)}" for one in own)
-        lines.append(f"another task, {name!r} (the answer is a word), in points: {told}")
-    return lines
+    return [
+        f"another task, {name!r} (the answer is a word), in points: {_effects_of(found, name)}"
+        for name in dict.fromkeys(one.template for one in found.effects if one.changes_task)
+    ]
 
 
-def _advice(found: TemplatesSummary, unable: Sequence[str]) -> str:
-    spread = {IN_WORDS[effect]: one for effect, one in found.spread.items() if effect != ACCURACY}
+def _effects_of(found: TemplatesSummary, template: str) -> str:
+    own = (one for one in found.effects if one.template == template)
+    return ", ".join(f"{IN_WORDS[one.effect]} {tenths(100 * one.value)}" for one in own)
+
+
+def _advice(found: TemplatesSummary, able: Sequence[str], every: Sequence[str]) -> str:
+    if not able:
+        return "what to do: diagnose under wordings that the model was trained on: --templates FILE"
+    if len(able) == 1 < len(every):
+        return (
+            f"what to do: word your prompts as {able[0]!r} does, and take this report for that wording alone; for "
+            "another one, fine-tune the model on it (maskwise tune), or name wordings that it knows (--templates FILE)"
+        )
+    spread = {IN_WORDS[effect]: one for effect, one in found.able.items() if effect != ACCURACY}
     lost = [what for what, one in spread.items() if one.new_low is not None and not survives(one)]
     do = "what to do: report the mean over templates with its predictive interval, not one template's number"
-    if unable:
-        do += "; diagnose under wordings that the model can answer"
     if lost:
         do += f"; do not conclude a {' or a '.join(lost)} from one template"
     return do + "; to ask with your own templates: --templates FILE"
@@ -253,9 +280,10 @@ def _tables(summary: Summary) -> list[TextTable]:
             _ends(one.sd_low, one.sd_high),
             _ends(one.new_low, one.new_high),
         )
-        for effect, one in found.spread.items()
+        for effect, one in (found.able or found.spread).items()
     ]
-    return [TextTable(f"{NAME}: each effect over templates that mean the same", head, rows)]
+    whose = "that the model can answer" if found.able else "that mean the same"
+    return [TextTable(f"{NAME}: each effect over templates {whose}", head, rows)]
 
 
 def _ends(low: float | None, high: float | None) -> str:
@@ -288,6 +316,7 @@ PROBE = Probe(
         "contrast_questions": 2,
     },
     quick={"tasks": 2, "contrast_tasks": 1},
+    scored=lambda records: [record for record in records if record.condition["questions"] != OF_SKILL],
     chance=None,
     extras={NAME: templates_summary},
     tables=_tables,
@@ -297,10 +326,12 @@ PROBE = Probe(
             question="The same questions are asked under templates that mean the same: other words for Options and "
             "Answer, other separators and brackets, the label after the option. Does the effect stay?",
             paper="Not in the paper. Related: arXiv 2606.29228.",
-            how_to_read="Each small point is one template; the point with a whisker is the mean over them, and its "
-            "whisker is where the effect under a new template lies in 95 % of cases. A whisker that crosses 0 means "
-            "that rewording alone may remove the effect. Templates whose answer is a word ask for another task "
-            "and do not count in the mean.",
+            how_to_read="Each small point is one template. The point with a whisker is the mean over the templates "
+            "that the model can answer, and its whisker is where the effect under a new one lies in 95 % of cases; "
+            "across 0, rewording alone may remove the effect. A model that cannot answer under a template has nothing "
+            "to lose there. Templates whose answer is a word ask for another task. plain is the wording of all other "
+            "probes, Options: (A) cat, (B) lamp, (C) blue, then Answer:[ ]. The embedded tiny models were trained on "
+            "it alone and read no other.",
             x_label="Effect",
             at="{}",
             x_names=("accuracy with 2 masks", "loss to masks", "loss to distance"),

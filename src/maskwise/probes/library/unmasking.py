@@ -23,7 +23,7 @@ from maskwise.probes.probe import (
 )
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.records.groups import records_of, values_of
-from maskwise.records.record import Condition, Key, Record, make_key
+from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.claims import Claim, clearly_above_zero, contrast_claim
 from maskwise.scoring.contrasts import weighted_sums, weights_of
 from maskwise.support.typed import Count
@@ -37,7 +37,7 @@ DECODING_COST = 4
 STEP_MASKS = {"masks": (2, 10, 20, 50, 100, 200), "points": 100}
 QUICK_STEP_MASKS = {"masks": (2, 20, 100)}
 
-StepPlan = tuple[Condition, int, str]  # what the record says beside the masks, steps, order
+StepPlan = tuple[Condition, int, str]  # the condition without its masks, steps, order
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -56,7 +56,7 @@ def step_units(setup: Setup, probe: str, plans: Sequence[StepPlan]) -> Iterator[
             answer = partial(decode, steps=steps, rule=STRATEGY_OF_ORDER[order], seed=settings.seed)
             for masks in setup.own["masks"]:
                 asked = labelled(condition | {"masks": masks}, number)
-                make = partial(step_items, setup.asker, context, probe, asked)
+                make = partial(step_items, setup.asker, context, probe, episode.task.name, asked)
                 for points in slices(count):
                     yield Unit(points, 1, make, answer, DECODING_COST)
 
@@ -65,17 +65,15 @@ def step_items(
     asker: Asker,
     context: Callable[[int], Episode],
     probe: str,
+    task: str,
     condition: Condition,
     points: Sequence[int],
     done: Collection[Key],
 ) -> Iterator[Item]:
-    """Format B, mixed examples, as in the mask-count probe; `condition` names the masks."""
-    for point in points:
+    """Format B with mixed examples, as in the mask-count probe; `condition` holds the number of masks."""
+    for key, point, _ in still_to_ask(probe, task, points, [condition], done):
         episode = context(point)
         test = episode.tests[point]
-        key = make_key(probe, episode.task.name, point, condition)
-        if key in done:
-            continue
         encoded = encode_question(asker.tokenizer, mixed(episode), test, "right", asker.chat)
         yield Item(key, condition, opened(encoded, asker.mask_id, int(condition["masks"])), test.letter)
 
@@ -122,7 +120,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 
 def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Callable[[Shown], list[Point]]:
-    """The mask-count curve beside a probe's own, where both have the same numbers of masks."""
+    """A probe's curves and the mask-count curve at the same numbers of masks."""
 
     def points(shown: Shown) -> list[Point]:
         counts = {entry.masks for entry in shown.entries(probe)}

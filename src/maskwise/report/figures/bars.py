@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LONGEST_NAME = 46  # characters, which a phone's width holds on a line of its own
-HATCHES = ("", "////", "....", "xx")  # tell the parts apart without colour
+HATCHES = ("", "////", "....", "xx")  # so that the parts differ without colour
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def _draw(chart: Chart, narrow: bool, titled: bool = True) -> "Figure":
 
 
 def _write(axis: "Axes", place: int, bar: Bar, narrow: bool, dots: bool) -> None:
-    """The note at the end of the bar. On a phone the name stands above the bar, with the note beside it unless a dot
-    leaves room for the note on its own line."""
+    """Writes the note at the end of the bar. In the narrow figure the name is above the bar, with the note on the same
+    line unless a dot leaves room for it."""
     low, high = bar.interval or (sum(bar.parts), sum(bar.parts))
     if narrow:
         axis.annotate(pretty(bar.name, LONGEST_NAME), (0, place - 0.28), va="bottom", fontsize=8.5, color=INK)

@@ -43,7 +43,7 @@ class Curve:
     """One line of a panel: the value at each x with the ends of its interval (None where it is not known).
 
     `style` is the number of its colour, marker and dash: the same for one model or series all over the page. A curve
-    without a name is the only one, and the page says whose it is. `joined`: by a line.
+    without a name is the only one, and the page names its model. `joined`: by a line.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. `spread` widens small counts (k = 2 beside k = 200). `points`: values are changes in points.
+    """One pair of axes. `spread` widens small counts (of 2 to 200). `points`: values are changes in points.
 
     `x_names` are places on the x axis (0, 1, ...) that are no numbers; they and a `scatter` are not joined by a line.
     `diagonal`: both axes are shares, and the line on which they are equal is drawn.
@@ -210,7 +210,7 @@ def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
 
 
 def _write_values(axis: "Axes", panel: Panel) -> None:
-    """A lone curve says its first, last and lowest value itself, each on the side the line does not go."""
+    """Writes the first, last and lowest value of a single curve, each on the side away from the line."""
     known = [(x, y) for x, y in zip(panel.curves[0].x, panel.curves[0].y, strict=True) if y is not None]
     telling = {0, len(known) - 1, min(range(len(known)), key=lambda i: known[i][1])} if known else set()
     for i in range(len(known)) if panel.x_names else telling:

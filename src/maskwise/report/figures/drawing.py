@@ -1,4 +1,4 @@
-"""How our drawings look, and how they become files or a part of the page. What is drawn is decided in figures.py.
+"""The style of our figures, and their conversion to files and to a part of the page.
 
 matplotlib is imported inside the functions, so that reading a summary never waits for it.
 """
@@ -34,7 +34,7 @@ WIDE, FULL, NARROW = 6.4, 10.4, 3.5  # inches; the page shows an inch as 100 pix
 
 
 def pretty(name: str, longest: int = 34) -> str:
-    """A name fit for a figure: one line, no control characters, not longer than the figure can bear."""
+    """A name for a figure: one line, no control characters, shortened to the figure's width."""
     line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
@@ -116,6 +116,6 @@ def drawing_style() -> Iterator[None]:
         "text.color": INK,
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A name in a script the font lacks still stands as text in the SVG; only the PNG shows boxes.
+        # A name in a script the font lacks is still text in the SVG; only the PNG shows boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield

@@ -128,7 +128,7 @@ def _panel(axis: "Axes", chart: Frontier, panel: int) -> None:
 
 
 def _name(axis: "Axes", chart: Frontier, panel: int) -> None:
-    """Letters to the right of their dots; those of dots that touch stand together at the rightmost."""
+    """Letters to the right of their dots; those of dots that touch are joined at the rightmost."""
     width = max(spot.costs[panel] for spot in chart.spots) or 1.0
     height = max(spot.quality for spot in chart.spots) - min(spot.quality for spot in chart.spots) or 1.0
     groups: list[list[Spot]] = []

@@ -1,10 +1,11 @@
 """From a summary's entries to the panels of a figure, by the description of a section."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from msgspec import UNSET
 
-from maskwise.probes.section import ACCURACY, Measure, Point, Section
+from maskwise.probes.section import ACCURACY, Measure, Point, Section, mark_place
 from maskwise.report.figures.curves import Curve, Mark, Panel
 from maskwise.report.readings import Reading
 from maskwise.report.words.task_skill import limit
@@ -18,7 +19,7 @@ NOT_JOINED = (
 
 def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
     """One model: a curve per series. Several models: a panel per series, a curve per model in each."""
-    found = [section.points(reading) for reading in readings]
+    found = [_beside(section, section.points(one), turn, len(readings)) for turn, one in enumerate(readings)]
     series = list(dict.fromkeys(point.series for points in found for point in points)) or [""]
     limited = _limited(found)
     if len(readings) == 1:
@@ -50,6 +51,13 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
     ]
 
 
+def _beside(section: Section, points: Sequence[Point], model: int, of: int) -> list[Point]:
+    """With several models a panel holds one series: its marks at a named place stand beside those of other models."""
+    if of == 1 or not section.x_names:
+        return list(points)
+    return [replace(point, x=mark_place(round(point.x), model, of)) for point in points]
+
+
 def how_to_read(section: Section, drawn: Sequence[Panel]) -> str:
     joined = {curve.joined for panel in drawn for curve in panel.curves}
     return " ".join(([] if joined == {False} else [section.how_to_read]) + ([NOT_JOINED] if False in joined else []))
@@ -76,7 +84,7 @@ def _changes(points: Sequence[Point]) -> list[Ends]:
 
 
 def measures_of(section: Section, readings: Sequence[Reading]) -> list[Measure]:
-    """Those that were taken: records of earlier versions may lack one. All of them where nothing was measured."""
+    """The measures that were taken (records of earlier versions may lack one), or all if there are no points."""
     points = [point for reading in readings for point in section.points(reading)]
     return [measure for measure in section.measures if not points or having(points, measure)]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from markupsafe import Markup
 
 from maskwise.records.folder import ADVISE, MANIFEST
-from maskwise.records.search import Advice, ConfirmedSetting, MeanInterval, SearchManifest
+from maskwise.records.search import Advice, ConfirmedSetting, DroppedSetting, MeanInterval, SearchManifest
 from maskwise.report.figures import drawing
 from maskwise.report.figures.frontier import Frontier, Spot
 from maskwise.report.pages.jinja_environment import render
@@ -34,6 +34,18 @@ class Search:
     @property
     def is_share(self) -> bool:
         return self.found.unit == "share"
+
+    @property
+    def served(self) -> bool:
+        """Whether a server answered, which does not say how many forward passes it took."""
+        return self.found.passes is None
+
+    def costs(self, row: ConfirmedSetting | DroppedSetting) -> tuple[float, ...]:
+        """Forward passes, where they are known, and seconds per question."""
+        return (float(row.seconds),) if row.passes is None else (float(row.passes), float(row.seconds))
+
+    def costs_in_words(self, row: ConfirmedSetting | DroppedSetting) -> tuple[str, ...]:
+        return (*(() if row.passes is None else (f"{row.passes:.3g}",)), f"{row.seconds:.2g}")
 
     @property
     def able(self) -> bool:
@@ -145,17 +157,15 @@ def write_search(search: Search, out: Path) -> Path:
 
 def frontier_of(search: Search) -> Frontier:
     found = search.found
-    spots = [Spot((float(one.passes), float(one.seconds)), float(one.quality)) for one in found.dropped]
+    spots = [Spot(search.costs(one), float(one.quality)) for one in found.dropped]
     for letter, row in zip(ascii_uppercase, found.confirmed, strict=False):
         quality = row.quality
         low, high = quality.low, quality.high
         ends = None if low is None or high is None else (float(low), float(high))
-        spots.append(
-            Spot((float(row.passes), float(row.seconds)), float(quality.mean), ends, letter, bool(row.frontier))
-        )
+        spots.append(Spot(search.costs(row), float(quality.mean), ends, letter, bool(row.frontier)))
     return Frontier(
         tuple(spots),
-        ("Forward passes per question", "Seconds per question"),
+        ("Forward passes per question", "Seconds per question")[search.served :],
         "Quality",
         search.is_share,
         f"{drawing.pretty(found.model, 60)}: quality against cost",
@@ -173,7 +183,7 @@ def _view(search: Search) -> dict[str, Any]:
         "facts": [
             f"quality: {found.quality}",
             f"{found.questions.searched} questions searched, {found.questions.held_back} held back",
-            f"{found.passes:,} forward passes in {found.seconds:.0f} s on {found.device}",
+            spent(search),
             str(identity.model.dtype),
         ],
         "sentence": str(found.sentence),
@@ -181,10 +191,11 @@ def _view(search: Search) -> dict[str, Any]:
         "undecided": [*reworded_lines(search), *search.undecided],
         "confirmed": [_confirmed(search, row, letters) for row in found.confirmed],
         "dropped": [
-            (row.setting, f"{row.questions}", search.number(row.quality), f"{row.passes:.3g}", f"{row.seconds:.2g}")
+            (row.setting, f"{row.questions}", search.number(row.quality), *search.costs_in_words(row))
             for row in found.dropped
         ],
         "asked_of_dropped": f"{fewest}" if fewest == most else f"{fewest} to {most}",
+        "served": search.served,
         "unit": " (%)" if search.is_share else "",
         "points": " (points)" if search.is_share else "",
         "not_tried": list(map(str, found.not_tried)),
@@ -198,12 +209,13 @@ def _pick(search: Search, setting: str, letters: Mapping[str, str]) -> dict[str,
     row = rows[0]
     gained = search.with_ends(row.to_reference, signed=True)
     gain = "" if setting == search.found.reference else f", {gained} from the reference"
+    passes = "" if row.passes is None else f"{row.passes:.3g} forward pass{'' if row.passes == 1 else 'es'} and "
     return {
         "goals": ", ".join(one.goal for one in rows),
         "letter": letters[setting],
         "setting": setting,
         "numbers": f"quality {search.with_ends(row.quality)}{' %' if search.is_share else ''}{gain}; per question "
-        f"{row.passes:.3g} forward pass{'' if row.passes == 1 else 'es'} and {row.seconds:.2g} s",
+        f"{passes}{row.seconds:.2g} s",
         "code": (
             ("command line", row.command),
             ("Python", row.python),
@@ -219,10 +231,16 @@ def _confirmed(search: Search, row: ConfirmedSetting, letters: Mapping[str, str]
         row.setting + (" (reference)" if is_reference else ""),
         search.with_ends(row.quality),
         "" if is_reference else search.with_ends(row.to_reference, signed=True),
-        f"{row.passes:.3g}",
-        f"{row.seconds:.2g}",
+        *search.costs_in_words(row),
         "yes" if row.frontier else "",
     )
+
+
+def spent(search: Search) -> str:
+    """`1,234 forward passes in 56 s on cpu`"""
+    found = search.found
+    passes = "answers" if found.passes is None else f"{found.passes:,} forward passes"
+    return f"{passes} in {found.seconds:.0f} s {'from' if search.served else 'on'} {found.device}"
 
 
 def settings_of(search: Search) -> dict[str, Any]:
@@ -233,6 +251,7 @@ def settings_of(search: Search) -> dict[str, Any]:
         "model": search.found.model,
         "fingerprint": identity.model.fingerprint,
         "type": identity.model.dtype,
+        **({f"{name}, as stated": value for name, value in (identity.model.served or {}).items()}),
         "questions": f"{questions.count}, hash {questions.hash}",
         "quality": search.found.quality,
         **identity.space,
@@ -246,4 +265,6 @@ def settings_of(search: Search) -> dict[str, Any]:
 def in_words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {in_words(one)}" for name, one in value.items()) or "none"
     return "default" if value is None else str(value)

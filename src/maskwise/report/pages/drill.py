@@ -82,7 +82,7 @@ def shown_prompt(prompt: SampledPrompt, label: str) -> ShownPrompt:
 
 
 def _pieces(prompt: SampledPrompt) -> Iterable[Piece]:
-    """The tokens in their order; the answer's place stands alone, at the end where the prompt has no mask for it."""
+    """The tokens in their order; the answer's position is a piece of its own, at the end if the prompt has no mask."""
     weights: list[int | None] = [round(20 * weight) for weight in prompt.attribution or []]
     weights = weights or [None] * len(prompt.tokens)
     marked = [Piece(text, 1, place == prompt.row, weights[place]) for place, text in enumerate(prompt.tokens)]
@@ -149,7 +149,7 @@ def _of_task(
     series: Sequence[str],
     section: Section,
 ) -> SmallMultiple:
-    """Conditions stand at equal distances: a drawing of this size has no room for an axis."""
+    """Conditions are drawn at equal distances: a drawing of this size has no room for an axis."""
 
     def place(point: Point) -> tuple[float, float]:
         across = order.index(point.x) / (len(order) - 1)
@@ -174,7 +174,7 @@ def _of_task(
 
 @dataclass(frozen=True)
 class RecordRow:
-    """Of the table of records. `probe`: the number of its probe among the filters."""
+    """A row of the table of records. `probe`: the number of its probe among the filters."""
 
     probe: int
     correct: bool
@@ -190,7 +190,7 @@ class RecordTable:
 
 
 def records_table(readings: Sequence[Reading]) -> RecordTable:
-    """A bounded choice: the conditions of all probes in turn, of each its first records."""
+    """At most MOST_ROWS records: the first of each condition, in equal numbers."""
     several = len(readings) > 1
     probes = tuple(dict.fromkeys(probe for reading in readings for probe in reading.run.by_probe))
     head = (*(["model"] if several else []), "probe", "condition", "task", "point", "answered", "right answer", "is",

@@ -1,4 +1,4 @@
-"""The page templates beside this file, filled in; whatever comes from a run is escaped."""
+"""Rendering of the page templates in this folder; values from a run are escaped."""
 
 import re
 from pathlib import Path

@@ -12,7 +12,7 @@ from maskwise.report.figures.bars import Bar, Chart
 from maskwise.report.pages.results import Result, SecondTable
 from maskwise.report.words.both_ends import Judgement, recovered_in_words
 from maskwise.report.words.task_skill import ASK_MORE, conclusion, limit
-from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
+from maskwise.scoring.experiment_results import MitigationResult, Mitigations
 from maskwise.scoring.numbers import NBSP, between, nats_between, number, percent, points
 from maskwise.scoring.scores import direction, null_score, score
 
@@ -34,11 +34,11 @@ NLL_HEAD = ("mitigation", "NLL,\n2 masks", "NLL,\nall masks", "difference\nfrom 
 
 
 def cures_result(found: Mitigations) -> Result:
+    seen = f", of which a token sees those in its block of {found.block}" if found.block is not UNSET else ""
     return Result(
         name="cures",
         title=f"What mitigates the sensitivity of {found.model} to appended masks",
-        facts=f"{found.masks} masks{_seen(found)} · {found.n} questions · greedy decoding, the answer is the "
-        "first token",
+        facts=f"{found.masks} masks{seen} · {found.n} questions · greedy decoding, the answer is the first token",
         sentences=what_it_shows(found),
         chart=_chart(found),
         head=HEAD,
@@ -54,21 +54,13 @@ def cures_result(found: Mitigations) -> Result:
     )
 
 
-def _seen(found: Mitigations) -> str:
-    return f", of which a token sees those in its block of {found.block}" if found.block is not UNSET else ""
-
-
 def in_order(cures: Sequence[MitigationResult]) -> list[MitigationResult]:
     """The fastest first, of equally fast ones the most accurate; last those that were not run, in their own order."""
-    return sorted(cures, key=_rank)
-
-
-def _rank(entry: MitigationResult) -> tuple[bool, float, float]:
-    return (True, 0, 0) if entry.accuracy is None else (False, -entry.tokens_per_pass, -entry.accuracy)
+    return sorted(cures, key=lambda e: (True,) if e.accuracy is None else (False, -e.tokens_per_pass, -e.accuracy))
 
 
 def _marked(found: Mitigations) -> set[str]:
-    """Those on the frontier; none where the questions cannot show a loss and no mitigation is better."""
+    """The mitigations on the frontier; none if the questions cannot show a loss and no mitigation is better."""
     helped = any((entry.difference_low or 0) > 0 for entry in found.cures)
     return set() if limit(found.skill or None) is not None and not helped else frontier(found.cures)
 
@@ -93,7 +85,9 @@ def _rows(found: Mitigations) -> list[tuple[str, ...]]:
         else:
             speed = f"{_speed(entry)}{' *' if entry.cure in best else ''}"
             few = "" if entry.two_masks is None else percent(entry.two_masks.accuracy, 1)
-            rows.append((entry.cure, few, _right(measured), _against(entry), _recovered(entry), speed))
+            many = f"{percent(measured.accuracy, 1)} ({100 * measured.low:.0f} to {100 * measured.high:.0f})"
+            recovered = "" if entry.recovered is UNSET else percent(entry.recovered.value)
+            rows.append((entry.cure, few, many, _against(entry), recovered, speed))
     return rows
 
 
@@ -124,19 +118,8 @@ def judgement(entry: MitigationResult, found: Mitigations) -> Judgement:
     return Judgement(found.masks, score(entry.difference, entry.difference_low, entry.difference_high), nll)
 
 
-def _recovered(entry: MitigationResult) -> str:
-    """A dash where there was too little to recover."""
-    if entry.recovered is UNSET:
-        return ""
-    return "–" if entry.recovered.value is None else percent(entry.recovered.value)
-
-
 def _speed(entry: MitigationResult) -> str:
     return f"{entry.tokens_per_pass:.3g}"
-
-
-def _right(found: Accuracy) -> str:
-    return f"{percent(found.accuracy, 1)} ({100 * found.low:.0f} to {100 * found.high:.0f})"
 
 
 def _against(entry: MitigationResult) -> str:
@@ -167,7 +150,7 @@ def _chart(found: Mitigations) -> Chart:
 
 
 def what_it_shows(found: Mitigations) -> list[str]:
-    """What the masks cost, which mitigations bring it back, what training the trained ones took, what was not run."""
+    """Sentences: the cost of the masks, the mitigations that recover it, their training, and what was not run."""
     measured = [(entry, accuracy.accuracy) for entry in found.cures if (accuracy := entry.measured)]
     (_, baseline), two = measured[0], found.two_masks
     lost = two.accuracy - baseline
@@ -244,5 +227,5 @@ def _not_run(found: Mitigations) -> list[str]:
         if entry.accuracy is None:
             without = FIXED_ATTENTION if entry.training == "none" else NEEDS_ADAPTER
             reasons.setdefault(entry.why or without, []).append(entry.cure)
-    told = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
-    return [f"Not run: {told}."] if told else []
+    listed = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+    return [f"Not run: {listed}."] if listed else []

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, drawn from run folders alone, and the figures beside it."""
+"""The report page: one self-contained HTML file drawn from run folders, and the figures as files."""
 
 import hashlib
 import shlex
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from msgspec import UNSET
 from rich.progress import track
 
 from maskwise.models.families import FAMILIES
-from maskwise.probes.section import Entry, Measure, Section
+from maskwise.probes.section import Section
 from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
-from maskwise.report.figures.panels import how_to_read, in_order, panels
+from maskwise.report.figures.panels import how_to_read, panels
 from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
+from maskwise.report.pages.figure_table import cell, figure_table
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
@@ -25,9 +25,8 @@ from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import headings
 from maskwise.report.words.finding import advice_lines, finding
 from maskwise.report.words.published_values import PUBLISHED_HEAD, published_rows, setting_in_words
-from maskwise.report.words.sentences import first_finding, opening, verdict_lines, what_this_run_shows
+from maskwise.report.words.sentences import finding_of_models, opening, verdict_lines, what_this_run_shows
 from maskwise.report.words.tiles import Tile, asked_differently, tiles_of
-from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
 from maskwise.scoring.power import power_in_words
 from maskwise.scoring.scores import NOT_MEASURED
 from maskwise.support.errors import UserError
@@ -59,18 +58,13 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
     return path
 
 
-def power_lines(readings: Sequence[Reading]) -> list[str]:
-    """What each probe of these runs can detect; once where the models were asked alike."""
-    return list(dict.fromkeys(power_in_words(one) for reading in readings for one in reading.summary.power or ()))
-
-
 def home_of(readings: Sequence[Reading]) -> Path:
-    """Where a page goes when nobody says: into its run's folder, or for several runs into one beside the first."""
+    """The default folder of a page: its run's, or for several runs a folder next to the first."""
     return readings[0].folder if len(readings) == 1 else beside([reading.folder for reading in readings])
 
 
 def beside(folders: Sequence[Path]) -> Path:
-    """Where what is about several runs goes: next to the first, in a folder of these runs in this order."""
+    """The default folder for several runs: next to the first, with a name of these runs in this order."""
     names = "\n".join(str(folder.resolve()) for folder in folders)
     return folders[0].resolve().parent / f"side-by-side-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
 
@@ -107,7 +101,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         },
         advice=[*filter(None, [first.steps]), *advice_lines(readings)],
         models=models,
-        power=power_lines(readings),
+        power=list(dict.fromkeys(power_in_words(one) for r in readings for one in r.summary.power or ())),
         scores=[
             {
                 "name": row[0]["name"],
@@ -157,19 +151,19 @@ def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict
 
 
 def _topics(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the sentences of several models say, topic by topic; a claim that is true of all of them is made once."""
+    """The sentences of several models by topic; a claim that all of them share is stated once."""
     found: dict[str, list[tuple[int, str, Any]]] = {}
     for style, model in enumerate(models):
         for sentence in model["sentences"]:
             found.setdefault(sentence.topic, []).append((style % 7, model["label"], sentence))
     topics = []
-    for topic, told in found.items():
-        claims = {sentence.claim for _, _, sentence in told}
-        common = claims.pop() if len(claims) == 1 and len(told) == len(models) else ""
-        alike = common and len({sentence.evidence for _, _, sentence in told}) == 1
+    for topic, stated in found.items():
+        claims = {sentence.claim for _, _, sentence in stated}
+        common = claims.pop() if len(claims) == 1 and len(stated) == len(models) else ""
+        alike = common and len({sentence.evidence for _, _, sentence in stated}) == 1
         each = [{"style": style, "label": label, "claim": "" if common else s.claim, "evidence": s.evidence}
-                for style, label, s in told]  # fmt: skip
-        topics.append({"name": topic, "claim": common, "same": told[0][2].evidence if alike else "",
+                for style, label, s in stated]  # fmt: skip
+        topics.append({"name": topic, "claim": common, "same": stated[0][2].evidence if alike else "",
                        "each": [] if alike else each})  # fmt: skip
     return topics
 
@@ -193,7 +187,7 @@ def _with_over(meaning: str, over: str) -> str:
 
 
 def _meaning_for_all(row: Sequence[dict[str, Any]]) -> str:
-    """What a score is; over which conditions it goes only where that is the same for all models that have it."""
+    """The definition of a score, with its conditions if they are the same for all models that have it."""
     over = {tile["over"] for tile in row if tile["over"]}
     return _with_over(row[0]["plain"], over.pop() if len(over) == 1 else "")
 
@@ -210,7 +204,7 @@ def _section_view(
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
         "title": section.title,
-        "heading": heading or first_finding(section, shows),
+        "heading": heading or finding_of_models(section, readings, shows),
         "question": section.question,
         "paper": section.paper,
         "how_to_read": how_to_read(section, drawn),
@@ -222,104 +216,33 @@ def _section_view(
         "narrow": Markup(drawing.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
         "settings": _asked_lines(probe, section, readings),
         "tasks": [{"model": reading.label, "drawn": small_multiples(probe, section, reading)} for reading in readings],
-        "table": _numbers(section, readings),
+        "table": figure_table(section, readings),
     }
     return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
 
 
 def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:
-    """How much was asked and with how many masks, said once for all models of which it is true."""
-    told: dict[str, list[str]] = {}
+    """The numbers of questions and masks, once for all models that share them."""
+    labels: dict[str, list[str]] = {}
     for reading in readings:
-        told.setdefault(_asked_line(probe, section, reading), []).append(reading.label)
-    return " ".join(line if len(readings) == 1 else f"{', '.join(names)}: {line}" for line, names in told.items())
+        labels.setdefault(_asked_line(probe, section, reading), []).append(reading.label)
+    return " ".join(line if len(readings) == 1 else f"{', '.join(names)}: {line}" for line, names in labels.items())
 
 
 def _asked_line(probe: str, section: Section, reading: Reading) -> str:
     if probe not in reading.asked:
         return "not run."
     asked = reading.asked[probe]
-    masks = section.masks(reading) if section.masks is not None else _masks_in_words(section, reading)
+    if section.masks is not None:
+        masks = section.masks(reading)
+    else:
+        counts = sorted({point.entry.masks for point in section.points(reading)})
+        masks = f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
     each = f"{asked.fewest:,}" if asked.fewest == asked.most else f"{asked.fewest:,} to {asked.most:,}"
     tasks = f"{len(asked.tasks)} tasks with {each} test points each" if len(asked.tasks) > 1 else f"{each} test points"
     hidden = (reading.manifest.not_visible or {}).get(probe, [])
     beyond = f" Not visible to an answer, which sees no token after its block: {', '.join(map(str, hidden))}."
     return f"{tasks}; {masks}.{beyond if hidden else ''}"
-
-
-def _masks_in_words(section: Section, reading: Reading) -> str:
-    counts = sorted({point.entry.masks for point in section.points(reading)})
-    return f"masks: {', '.join(map(str, counts))}" if counts != [0] else "no masks"
-
-
-def _numbers(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:
-    """The table behind a figure: each condition with its mask count, the number of answers, and what was measured."""
-    entries = [(reading.label, point.entry) for reading in readings for point in in_order(section.points(reading))]
-    conditions = list(dict.fromkeys(key for _, entry in entries for key in entry.condition if key != "masks"))
-    names = {"evidence": "measured", "nll": "NLL (nats)", "nll_allowed": "of it format", "nll_choice": "of it content",
-             "confidence": "confidence", "entropy": "entropy (nats)"}  # fmt: skip
-    extras = [key for key in names if any(key in entry for _, entry in entries)]
-    drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
-    several = len(readings) > 1
-    judged = any(entry.accuracy is not None for _, entry in entries)  # a probe may measure likelihoods alone
-    tested = judged and any(entry.paired for _, entry in entries)
-    in_nats = any(entry.paired and entry.paired.nll for _, entry in entries)
-    ruled = any(entry.rules_low is not None for _, entry in entries)
-    head = [
-        *(["model"] if several else []),
-        *conditions,
-        *(measure.label for measure in drawn),
-        *["masks", "answers"],
-        *(["right", "95 % interval"] if judged else []),
-        *(["new rules"] if ruled else []),
-        *(["against the baseline (points)"] if tested else []),
-        *(["against the baseline (nats)"] if in_nats else []),
-        *(names[key] for key in extras),
-    ]
-    rows = [
-        [
-            *([label] if several else []),
-            *(_condition(key, entry.condition.get(key)) for key in conditions),
-            *(_with_interval(entry, measure) for measure in drawn),
-            str(entry.masks),
-            f"{entry.n:,}",
-            *([percent(entry.accuracy, 1), between(entry.low, entry.high, 1)] if judged else []),
-            *([between(entry.rules_low, entry.rules_high, 1)] if ruled else []),
-            *([_points_from_baseline(entry)] if tested else []),
-            *([_nats_from_baseline(entry)] if in_nats else []),
-            *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
-        ]
-        for label, entry in entries
-    ]
-    return {"head": head, "rows": rows}
-
-
-def _with_interval(entry: Entry, measure: Measure) -> str:
-    value, low, high = entry.get(measure.key), entry.get(measure.low), entry.get(measure.high)
-    if measure.percent:
-        return percent(value, 1) + (f" ({between(low, high, 1)})" if low is not None else "")
-    digits = 3 if measure.key == "evidence" else 2
-    ends = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
-    return number(value, digits) + ends
-
-
-def _points_from_baseline(entry: Entry) -> str:
-    paired = entry.paired
-    if paired is UNSET:
-        return "–"
-    return points_between(paired.difference, paired.low, paired.high)
-
-
-def _nats_from_baseline(entry: Entry) -> str:
-    """The change of the whole with its interval, and of its part that is a change of content."""
-    paired = entry.paired
-    if paired is UNSET or paired.nll is UNSET:
-        return "–"
-    whole = nats_between(paired.nll.difference, paired.nll.low, paired.nll.high)
-    if paired.nll_choice is UNSET:
-        return whole
-    content = nats_between(paired.nll_choice.difference, paired.nll_choice.low, paired.nll_choice.high)
-    return f"{whole}, content {content}"
 
 
 def _notes(readings: Sequence[Reading]) -> list[str]:
@@ -337,7 +260,7 @@ def _settings_tables(readings: Sequence[Reading]) -> list[dict[str, Any]]:
         rows = [
             {
                 "name": name.replace("_", " "),
-                "cells": [_cell(reading.manifest[key].get(name)) for reading in readings],
+                "cells": [cell(reading.manifest[key].get(name)) for reading in readings],
                 "differs": key == "settings"
                 and any(r.manifest[key].get(name) != readings[0].manifest[key].get(name) for r in readings),
             }
@@ -345,23 +268,6 @@ def _settings_tables(readings: Sequence[Reading]) -> list[dict[str, Any]]:
         ]
         tables.append({"title": title, "rows": rows})
     return tables
-
-
-def _condition(name: str, value: Any) -> str:
-    """Examples and layers count from 1 here, as in the figures; in the records from 0."""
-    return _cell(value + 1 if name in ("example", "layer") and value is not None else value)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(_cell, value)) or "none"
-    if isinstance(value, dict):
-        return "; ".join(f"{key}: {_cell(inner)}" for key, inner in value.items()) or "none"
-    return str(value)
 
 
 def _short_count(count: int) -> str:

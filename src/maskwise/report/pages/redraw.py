@@ -26,7 +26,7 @@ from maskwise.support.terminal import one_line, safe_text
 
 @dataclass(frozen=True)
 class Redrawn:
-    """What was read, and the pages that were written. table: that of several runs; left_out: searches not finished."""
+    """The folders read and the pages written. table: that of several runs; left_out: unfinished searches."""
 
     page: Path
     readings: list[Reading]

@@ -35,7 +35,7 @@ NAME_WIDTH, VALUE_WIDTH = 19, 11  # characters of a column on the terminal
 
 @dataclass(frozen=True)
 class TableCell:
-    """What is written, what stands below it, and what it is sorted by; None is sorted last. page: what it links to."""
+    """A cell: its text, the text below it, and its sort key; None is sorted last. page: the page it links to."""
 
     text: str
     below: str = ""
@@ -121,6 +121,9 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
     return RunTable("Scores", columns, rows, notes)
 
 
+UNDECIDED = TableCell("not decided")
+
+
 def search_table(searches: Sequence[Search]) -> RunTable:
     """A row per search of advise: the best setting, what it gains, and the fastest one near it."""
     columns = (
@@ -150,9 +153,11 @@ def _search_row(search: Search) -> tuple[TableCell, ...]:
         TableCell("reference")
         if is_reference
         else TableCell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
-        TableCell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
+        TableCell(
+            "" if best.passes is None else f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes or 0)
+        ),
         _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
-        _text_cell(fast.setting, f"passes: {fast.passes:.3g}") if fast else TableCell("not decided"),
+        _text_cell(fast.setting, f"passes: {fast.passes or 0:.3g}" * (not search.served)) if fast else UNDECIDED,
         _text_cell(asked),
         _versions(search.manifest.versions),
     )
@@ -190,7 +195,7 @@ def _settings(reading: Reading) -> TableCell:
     settings = reading.manifest.settings
     asked = settings.relevant or []  # one number in runs of version 0.1
     relevant = "/".join(map(str, asked if isinstance(asked, list) else [asked])) or None
-    told = [
+    parts = [
         settings.preset,
         f"{settings.points} points",
         *([f"{relevant} of {settings.distractors}"] if relevant and settings.distractors is not None else []),
@@ -199,7 +204,7 @@ def _settings(reading: Reading) -> TableCell:
         str(reading.manifest.model.dtype),
         *([weights] if (weights := reading.manifest.model.weights) is not None else []),
     ]
-    return TableCell(", ".join(told), "", ", ".join(told))
+    return _text_cell(", ".join(parts))
 
 
 def _versions(versions: Mapping[str, str]) -> TableCell:
@@ -249,24 +254,19 @@ def _printed(table: RunTable, columns: Sequence[int]) -> Table:
     for row in table.rows:
         name = "\n".join(wrap(one_line(row[0].text), NAME_WIDTH))  # rich would cut it where the column ends
         texts = [one_line(row[place].text) if place else name for place in columns]
-        below = [_below(row[place]) for place in columns]
-        shown.add_row(*(Text.assemble((text, "bold"), *more) for text, more in zip(texts, below, strict=True)))
+        below = [f"\n{one_line(row[place].below)}" if row[place].below else "" for place in columns]
+        shown.add_row(*(Text.assemble((text, "bold"), (more, "dim")) for text, more in zip(texts, below, strict=True)))
     return shown
 
 
-def _below(cell: TableCell) -> list[tuple[str, str]]:
-    return [("\n" + one_line(cell.below), "dim")] if cell.below else []
-
-
 def _shared_lines(table: RunTable) -> list[str]:
-    """Columns that most runs share, settings and versions: told once for all runs of which they are true."""
-    told: dict[str, list[str]] = {}
+    """Columns that most runs share, settings and versions: one line for all runs with the same."""
+    labels: dict[str, list[str]] = {}
     for row in table.rows:
         cells = [cell for cell, column in zip(row, table.columns, strict=True) if column.is_shared]
-        told.setdefault("; ".join(" ".join(filter(None, [cell.text, cell.below])) for cell in cells), []).append(
-            row[0].text
-        )
-    return [f"{'all' if len(told) == 1 else ', '.join(names)}: {line}" for line, names in told.items()]
+        line = "; ".join(" ".join(filter(None, [cell.text, cell.below])) for cell in cells)
+        labels.setdefault(line, []).append(row[0].text)
+    return [f"{'all' if len(labels) == 1 else ', '.join(names)}: {line}" for line, names in labels.items()]
 
 
 def write_tables(tables: Sequence[RunTable], out: Path) -> Path:

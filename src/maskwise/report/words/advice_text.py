@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from maskwise.report.pages.advice import Search, reworded_lines
+from maskwise.report.pages.advice import Search, reworded_lines, spent
 from maskwise.support.terminal import one_line
 
 
@@ -20,16 +20,18 @@ def _lines(search: Search, page: Path) -> Iterator[str]:
         yield f"{_wrapped(found['sentence'])}\n"
     yield _wrapped(f"{found['model']}: quality is {found['quality']}")
     yield (
-        f"{asked['searched']} questions searched, {asked['held_back']} held back, {found['passes']:,} forward passes "
-        f"in {found['seconds']:.0f} s\n\nOn the questions held back:\n"
-        f"    {'quality':24} {'difference from reference':26} {'passes':>7} {'seconds':>8}"
+        f"{asked['searched']} questions searched, {asked['held_back']} held back, {spent(search)}\n\n"
+        f"On the questions held back:\n"
+        f"    {'quality':24} {'difference from reference':26} {'' if search.served else ' passes'} {'seconds':>8}"
     )
     for row in found["confirmed"]:
         is_reference = row["setting"] == found["reference"]
         difference = "reference" if is_reference else search.with_ends(row["to_reference"], signed=True)
+        passes = "" if row["passes"] is None else f"{row['passes']:7.1f}"
         yield f"{'*' if row['frontier'] else ' '} {one_line(row['setting'])}"
-        yield f"    {search.with_ends(row['quality']):24} {difference:26} {row['passes']:7.1f} {row['seconds']:8.2g}"
-    frontier, sentence = "* on the frontier: none is as good with fewer passes.\n", f"\n\n{_wrapped(found['sentence'])}"
+        yield f"    {search.with_ends(row['quality']):24} {difference:26} {passes} {row['seconds']:8.2g}"
+    cost = "in less time" if search.served else "with fewer passes"
+    frontier, sentence = f"* on the frontier: none is as good {cost}.\n", f"\n\n{_wrapped(found['sentence'])}"
     yield f"{frontier * search.able}  All differences together hold in 95 % of runs.{sentence * search.able}"
     for setting in dict.fromkeys(row["setting"] for row in found["advice"]):
         same = [row for row in found["advice"] if row["setting"] == setting]

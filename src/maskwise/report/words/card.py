@@ -1,6 +1,6 @@
 """The part of a model card that states what a run measured, in Markdown: every number with its settings.
 
-It holds no path of this machine: of a folder its name is told.
+It holds no path of this machine, only the names of folders.
 """
 
 import re
@@ -22,12 +22,12 @@ from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
 
 PAPER = "Piskorz et al., *Masks Can Be Distracting* (arXiv 2511.21338)"
-LEFT_OUT = ("probes", "parameters", "tasks")  # told in the tables, or too long for one
+LEFT_OUT = ("probes", "parameters", "tasks")  # in tables of their own, or too long
 LONGEST_COMMAND = 20_000  # characters: splitting a longer one takes the square of its length
 
 
 def run_card_of(folder: Path) -> str:
-    """Of a run of diagnose or a search of advise."""
+    """The model card section of a run of diagnose or a search of advise."""
     found = runs_in([folder])
     if len(found) > 1:
         raise UserError(f"{folder} holds {len(found)} runs: name one of them, such as {found[0]}")
@@ -71,26 +71,26 @@ def card_of_search(search: Search) -> str:
             row.setting + (" (reference)" if row.setting == found.reference else ""),
             search.with_ends(row.quality),
             search.with_ends(row.to_reference, signed=True),
-            f"{row.passes:.3g}",
-            f"{row.seconds:.2g}",
+            *search.costs_in_words(row),
         )
         for row in found.confirmed
     ]
+    costs = () if search.served else ("forward passes",)
     picks = [f"- {_text(row.goal)}: {_code(row.python)}" for row in found.advice]
     picks += [f"- {_text(line)}" for line in search.undecided]
     planted = search.manifest.planted
     settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
-    told, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
-    settings["quality"] = f"{told}{under}{public_name(judge)}" if under else judge
+    measure, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
+    settings["quality"] = f"{measure}{under}{public_name(judge)}" if under else judge
     parts = [
         "## Decoding settings",
         f"Found by `maskwise advise` on {found.questions.held_back} questions held back from the search.",
         *([f"**Planted**: this model has a fault put into it on purpose, {_text(planted)}."] if planted else []),
         _text(found.sentence),
         "\n".join(picks),
-        _table(("setting", f"quality{unit}", f"difference from reference{points}", "forward passes", "seconds"), rows),
+        _table(("setting", f"quality{unit}", f"difference from reference{points}", *costs, "seconds"), rows),
         "In brackets: quality with its 95 % interval; differences are paired, and all of them together hold in 95 % of "
-        "runs. Passes and seconds are per question.",
+        f"runs. {'Seconds' if search.served else 'Passes and seconds'} are per question.",
         "Not tried: " + _text("; ".join(map(str, found.not_tried))) + ".",
         "### Settings of these numbers",
         _table(("setting", "value"), [(name.replace("_", " "), in_words(value)) for name, value in settings.items()]),
@@ -120,8 +120,8 @@ def _without_skill(rule: ScoreRule, reading: Reading) -> str:
 
 def _unmeasured(reading: Reading) -> str:
     reasons = [(rule, _without_skill(rule, reading) or score.why) for rule, score in _scores(reading)]
-    told = [f"{rule.title} ({why})" for rule, why in reasons if why]
-    return f"Without a value: {_text('; '.join(told))}." if told else ""
+    listed = [f"{rule.title} ({why})" for rule, why in reasons if why]
+    return f"Without a value: {_text('; '.join(listed))}." if listed else ""
 
 
 def _scores(reading: Reading) -> list[tuple[ScoreRule, Score]]:
@@ -130,7 +130,7 @@ def _scores(reading: Reading) -> list[tuple[ScoreRule, Score]]:
 
 
 def _sentences(reading: Reading) -> list[Sentence]:
-    """What the scores with a value say."""
+    """The sentences of the scores that have a value."""
     return [
         score_sentence(rule, reading)
         for rule, score in _scores(reading)
@@ -139,7 +139,7 @@ def _sentences(reading: Reading) -> list[Sentence]:
 
 
 def _condition_tables(reading: Reading) -> list[str]:
-    """Of each probe that a score comes from: the accuracy under every condition, with its masks."""
+    """A table per probe that a score comes from: the accuracy under every condition, with its masks."""
     names = dict.fromkeys(
         probe.name for rule, _ in _scores(reading) for probe in probes_giving(rule.name, reading.probes)
     )
@@ -197,8 +197,7 @@ def _command(command: str | None) -> list[str]:
         words = shlex.split(command)
     except ValueError:
         return []
-    told = [public_name(word) if "/" in word or "\\" in word else word for word in words]
-    line = _one_line(shlex.join(told))
+    line = _one_line(shlex.join(public_name(word) if "/" in word or "\\" in word else word for word in words))
     fence = "`" * max(3, _longest_run(line) + 1)
     return [f"{fence}bash\n{line}\n{fence}"]
 
@@ -217,12 +216,12 @@ def _one_line(text: str) -> str:
 
 
 def _longest_run(text: str) -> int:
-    """Of backticks: code is fenced by more of them than it holds."""
+    """The longest run of backticks: code is fenced by more of them than it holds."""
     return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _code(text: str) -> str:
-    """As code inside a line, whatever backticks it holds."""
+    """As inline code, also if it holds backticks."""
     line = _one_line(text)
     fence = "`" * (_longest_run(line) + 1)
     return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"

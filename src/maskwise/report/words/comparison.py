@@ -11,7 +11,7 @@ from maskwise.scoring.scores import Score, null_score
 
 @dataclass(frozen=True)
 class Row:
-    """What it is, its value for each model, and the change from the first to each other."""
+    """A measure: its meaning, its value for each model, and the change from the first to each other."""
 
     name: str
     meaning: str
@@ -38,7 +38,7 @@ def without_losses(
 def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
     """The comparison as a table, from what `maskwise compare --json` prints.
 
-    Where a model was not shown to be able to do the task, nothing is said of what it lost.
+    The losses of a model that was not shown to be able to do the task are left out.
     """
     return _all_rows(*without_losses(models, changes))
 

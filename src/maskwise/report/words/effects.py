@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from msgspec import UNSET
 
 from maskwise.probes.examples import with_number
-from maskwise.probes.section import Point, Section
+from maskwise.probes.section import Point, Section, place_in_words
 from maskwise.report.readings import Reading
 from maskwise.report.sections import sections_for
 from maskwise.report.words.task_skill import in_short, limit
@@ -21,7 +21,7 @@ from maskwise.scoring.skill import LARGE_LOSS, Skill
 # Points. An interval that includes zero and as much as this says nothing, and "at most" would sound as if it did.
 LARGE = 100 * LARGE_LOSS
 TOO_FEW = "inconclusive: too few questions"
-ROUNDED = 0.0005  # accuracies that belong to other points than the paired difference does are not told with it
+ROUNDED = 0.0005  # accuracies of other points than the paired difference are left out
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Effect:
 
     @property
     def limit(self) -> Skill | None:
-        """What kept a change from being detected: no skill to lose, or questions that are too easy."""
+        """The skill that kept a change from being detected: none to lose, or questions that are too easy."""
         return None if self.detected else limit(self.skill)
 
     @property
     def test(self) -> tuple[str, int | None, str]:
-        """What is compared, by probe, number of relevant examples and conditions."""
+        """The comparison by probe, number of relevant examples and conditions."""
         return self.probe, self.section.relevant, self.words
 
     @property
@@ -65,12 +65,12 @@ class Effect:
 
     @property
     def certain(self) -> float:
-        """The least it can be by its interval, whatever its sign; 0 where it was not detected."""
+        """The smallest size by its interval; 0 if not detected."""
         return max(self.low, -self.high) if self.detected else 0.0
 
     @property
     def at_most(self) -> float:
-        """The most it can be, whatever its sign."""
+        """The largest size by its interval."""
         return max(abs(self.low), abs(self.high))
 
     @property
@@ -88,7 +88,7 @@ class Effect:
 
     @property
     def interval(self) -> str:
-        """Of the amount: both ends without a sign where both have the same."""
+        """The interval of the amount: without signs if both ends have the same."""
         ends = sorted((abs(self.low), abs(self.high))) if self.excludes_zero else [self.low, self.high]
         return f"95{NBSP}% interval {tenths(ends[0])} to {tenths(ends[1])}"
 
@@ -114,7 +114,7 @@ class Effect:
 
 
 def undecided(low: float, high: float) -> bool:
-    """Whether an interval, in points, includes no change and a large one: the run is too small to tell them apart."""
+    """True if an interval, in points, includes both no change and a large one: the run is too small to decide."""
     return low <= 0 <= high and max(-low, high) >= LARGE
 
 
@@ -173,7 +173,7 @@ def by_size(effects: Sequence[Effect]) -> list[Effect]:
 
 
 def _of_curves(probe: str, section: Section, reading: Reading) -> list[Effect]:
-    """Of each curve of the probe its point farthest from its baseline."""
+    """The effect of each curve of the probe, at the point farthest from its baseline."""
     if "accuracy" not in [measure.key for measure in section.measures]:
         return []
     own = [entry.condition for entry in with_number(reading.entries(probe), section.relevant)]
@@ -210,14 +210,10 @@ def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
 
 
 def _in_words(section: Section, point: Point, base: Point) -> str:
-    """What is different between the two: the curve, the place on the x axis, or both."""
-    here, there = (section.at.format(_place(section, one)) for one in (point, base))
+    """The difference between two points in words: the curve, the x value, or both."""
+    here, there = (section.at.format(place_in_words(section, one.x)) for one in (point, base))
     if point.series == base.series:
         return f"at {here} instead of {there}" + (f" ({point.series})" if point.series else "")
     if here == there:
         return f"with {point.series} instead of {base.series} (at {here})"
     return f"with {point.series} at {here} instead of {base.series} at {there}"
-
-
-def _place(section: Section, point: Point) -> str:
-    return section.x_names[int(point.x)] if section.x_names else f"{point.x:g}"

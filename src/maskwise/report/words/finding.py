@@ -31,10 +31,9 @@ NUMBERS = 3
 
 @dataclass(frozen=True)
 class ChartNumber:
-    """One of the numbers beside the chart. Where nothing was `detected` it is grey, and says how much it is at most, or
-    that there are too few questions.
+    """A number next to the chart. If nothing was `detected` it is grey, with an upper bound or "too few questions".
 
-    curve: the number of the curve whose end it is, where models are told apart by colour.
+    curve: the number of its curve, if the models have different colours.
     """
 
     value: str
@@ -46,8 +45,8 @@ class ChartNumber:
 
 @dataclass(frozen=True)
 class Finding:
-    """`beside`: of how many changes the headline tells one, or a larger one. `caption` is that of the chart. `steps`:
-    what to try where a model cannot show a loss."""
+    """The first screen. `beside`: the number of changes that the headline was chosen from, or a larger effect.
+    `caption`: of the chart. `steps`: what to try if a model cannot show a loss."""
 
     headline: str
     panel: Panel | None
@@ -63,19 +62,19 @@ class Finding:
 
 
 def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
-    """Of one run its largest effect; of several what masks do to those models that were asked about it.
+    """The finding of one run is its largest effect; of several runs, the effect of masks on each model.
     `compared`: whether that differs from what they do to the first."""
     curves = [(reading, changes(main_entries(reading))) for reading in readings]
-    told = [(reading, curve) for reading, curve in curves if len(curve) > 1]
-    limited = limited_by_skill(told)
-    shown = [one for one in told if one[0].label not in limited]
+    drawn = [(reading, curve) for reading, curve in curves if len(curve) > 1]
+    limited = limited_by_skill(drawn)
+    shown = [one for one in drawn if one[0].label not in limited]
     order = [reading.label for reading in readings]
     panel = mask_chart(shown, order) if shown else None
     if len(readings) == 1:
         return _of_one(readings[0], panel)
-    if told:
+    if drawn:
         labelled = [(reading.label, curve) for reading, curve in shown]
-        first = told[0][0]
+        first = drawn[0][0]
         verdicts = [verdict(first, reading) for reading, _ in shown if reading is not first]
         compares = compared and first.label not in limited
         sentence = " ".join(filter(None, verdicts if compares else [])) or about_masks(labelled)
@@ -86,14 +85,14 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
 
-def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
-    """By label, the skill of the models in which masks cannot show a loss: they have no curve and no number.
+def limited_by_skill(drawn: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
+    """By label, the skill of models that cannot show a loss: they have no curve and no number.
 
     Where another model loses accuracy on the same questions, these are not too easy.
     """
-    lost = any(change.high < 0 for _, curve in told for change in curve)
+    lost = any(change.high < 0 for _, curve in drawn for change in curve)
     found = {}
-    for reading, curve in told:
+    for reading, curve in drawn:
         limit = limit_of_run(reading)
         if limit is None or any(change.detected for change in curve[1:]) or (lost and limit.shown):
             continue
@@ -102,7 +101,7 @@ def limited_by_skill(told: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[s
 
 
 def advice_lines(readings: Sequence[Reading]) -> list[str]:
-    """What to do, a line per model: by the probe that the first screen is about, where it says something."""
+    """Advice, a line per model, from the probe that the first screen is about."""
     leads = [(reading, probe.lead) for reading in readings for probe in reading.probes if probe.lead is not None]
     advising = [(reading, lead.advice) for reading, lead in leads if lead.main and lead.advice is not None]
     said = [(reading.label, advice(reading.run.records)) for reading, advice in advising]
@@ -194,11 +193,11 @@ def _larger_than_masks(readings: Sequence[Reading]) -> str:
     return f"A larger effect: {_sentence(label, first)}"
 
 
-def about_masks(told: Sequence[tuple[str, Sequence[Change]]]) -> str:
-    """What the most masks do to each model, the largest loss first; their number is named once where it is the same."""
-    if not told:
+def about_masks(drawn: Sequence[tuple[str, Sequence[Change]]]) -> str:
+    """The effect of the most masks on each model, the largest loss first; equal numbers are named once."""
+    if not drawn:
         return ""
-    by_loss = sorted(((label, curve[-1]) for label, curve in told), key=lambda one: one[1].points)
+    by_loss = sorted(((label, curve[-1]) for label, curve in drawn), key=lambda one: one[1].points)
     alike = len({last.count for _, last in by_loss}) == 1
     parts = [_in_words(label, last, named=not (alike and at)) for at, (label, last) in enumerate(by_loss)]
     return ("; ".join(parts) + ".").replace("inconclusive", "Inconclusive", parts[0].startswith("inconclusive"))
@@ -222,7 +221,7 @@ def _in_words(label: str, last: Change, named: bool) -> str:
 
 
 def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumber, ...]:
-    """What the chart shows, and the largest of the others; the largest first."""
+    """The effects in the chart and the largest of the others, in order of size."""
     shown = [next((one for one in effects if one.probe == probe), None) for probe in charted]
     drawn = [effect for effect in shown if effect is not None]
     others = [effect for effect in effects if effect.probe not in charted]
@@ -233,19 +232,19 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
 
 
 def _of_models(
-    told: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str], compared: bool
+    drawn: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str], compared: bool
 ) -> tuple[ChartNumber, ...]:
     """What the most masks do to each model, the largest loss first. Of two that were asked the same also the difference
     of these; where they are `compared`, that of their accuracies with the most masks, since only that is a gain."""
     found = []
-    for reading, curve in sorted(told, key=lambda one: one[1][-1].points):
+    for reading, curve in sorted(drawn, key=lambda one: one[1][-1].points):
         last = curve[-1]
         what = f"{reading.label}, {last.count} masks instead of 2"
         found.append(replace(_number(last.points, last.low, last.high, what), curve=order.index(reading.label)))
-    apart = difference_of_changes(*(reading for reading, _ in told)) if len(told) == 2 else None
+    apart = difference_of_changes(*(reading for reading, _ in drawn)) if len(drawn) == 2 else None
     if apart is None:
         return tuple(found)
-    first, second = (reading for reading, _ in told)
+    first, second = (reading for reading, _ in drawn)
     of, points, ends = "Difference", apart.points, (apart.low, apart.high)
     if compared:
         change = judged_at_most_masks(first, second, apart.count).accuracy

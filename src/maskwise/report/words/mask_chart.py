@@ -15,7 +15,7 @@ from maskwise.report.readings import Reading
 
 @dataclass(frozen=True)
 class Change:
-    """Of the accuracy, in points, against the fewest masks or fillers, with its interval."""
+    """A change of accuracy, in points, from the fewest masks or fillers, with its interval."""
 
     count: int
     points: float
@@ -27,17 +27,17 @@ class Change:
         return not self.low <= 0 <= self.high
 
 
-def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> Panel:
-    """A curve for each model, in the colour of its place in `order`, the models of the page; a model alone has its
-    fillers beside."""
-    first, alone = told[0][0], len(order) == 1
-    curves = [_curve(reading.label, order.index(reading.label), curve) for reading, curve in told]
+def mask_chart(of_models: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> Panel:
+    """A curve for each model, coloured by its position in `order`, the models of the page; a single model also has a
+    curve of its fillers."""
+    first, alone = of_models[0][0], len(order) == 1
+    curves = [_curve(reading.label, order.index(reading.label), curve) for reading, curve in of_models]
     main, *others = [first.probe(name) for name in leading(first)]
     beside = next((probe for probe in others if alone and len(_changes(first, probe)) > 1), None)
     shown = [main] if beside is None else [main, beside]
     if beside is not None:
         curves = [_curve(_name(first, probe), style, _changes(first, probe)) for style, probe in enumerate(shown)]
-    longest = max(change.count for _, curve in told for change in curve)
+    longest = max(change.count for _, curve in of_models for change in curve)
     asked = numbers_in(first.entries(main.name))[:1]
     title = f"{in_words(asked[0])} in the context" if asked else ""
     axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if beside else MASKS_AT_THE_END
@@ -54,14 +54,14 @@ def mask_chart(told: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence
 
 
 def leading(reading: Reading) -> list[str]:
-    """The probes of the first screen by their `lead`: the one it is about, then those drawn beside it."""
+    """The probes of the first screen by their `lead`: the one it is about, then those drawn with it."""
     leads = [(probe.name, probe.lead) for probe in reading.probes if probe.lead is not None]
     main = [name for name, lead in leads if lead.main][:1]
     return main + [name for name, lead in leads if main and not lead.main]
 
 
 def main_entries(reading: Reading) -> Sequence[Entry]:
-    """Of the probe that the first screen is about, those of the main number of relevant examples."""
+    """The entries of the first screen's probe for the main number of relevant examples."""
     return [entry for name in leading(reading)[:1] for entry in main_records(reading.entries(name))]
 
 
@@ -81,15 +81,10 @@ def _published(probes: Sequence[Probe], longest: int) -> list[Mark]:
     for expected in EXPECTATIONS:
         lead = by_name.get(expected.probe)
         if lead is not None and expected.at is not None and expected.at <= longest:
-            name = _together(list(expected.values))
+            name = next(iter(expected.values)).rsplit("-", 1)[0]  # LLaDA-8B for its Base and Instruct
             mark = Mark(name, expected.at, tuple(100 * value for value in expected.values.values()))
             found.append(mark if lead.main else replace(mark, name=f"{name}{lead.published}", style=1))
     return found
-
-
-def _together(models: Sequence[str]) -> str:
-    """LLaDA-8B-Base and LLaDA-8B-Instruct as LLaDA-8B."""
-    return models[0].rsplit("-", 1)[0]
 
 
 def changes(entries: Sequence[Entry]) -> list[Change]:

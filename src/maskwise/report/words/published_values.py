@@ -1,4 +1,4 @@
-"""Published values beside measured ones, in words."""
+"""Table of published and measured values."""
 
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.section import Summary
@@ -34,7 +34,7 @@ def in_unit(value: float, unit: str) -> str:
 
 
 def setting_in_words(summary: Summary) -> str:
-    """What the preset `paper` asks, and how the prompt format differs from the paper's; empty for any other preset."""
+    """The questions of the preset `paper` and how their format differs from the paper's; empty for other presets."""
     settings = summary.settings
     if settings.preset != "paper":
         return ""

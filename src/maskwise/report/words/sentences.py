@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.section import Measure, Paired, Point, Section, Summary
+from maskwise.probes.section import Measure, Point, Section, Summary, place_in_words
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
@@ -44,15 +44,16 @@ class Sentence:
 
 
 def opening(reading: Reading) -> list[Sentence]:
-    """What the probes that ran measured, then how sure it is."""
+    """The sentences of the scores that were measured, then their precision."""
     run = {rule.name for rule in scores_run(reading)}
     shown = [rule for rule in scores_shown(reading.summary, reading.probes) if rule.sentences is not None]
-    told = [score_sentence(rule, reading) for rule in shown if rule.name in run or _has_no_masks(rule, reading)]
-    return [*told, how_sure(reading)]
-
-
-def _has_no_masks(rule: ScoreRule, reading: Reading) -> bool:
-    return reading.is_autoregressive and rule.sentences is not None and rule.sentences.autoregressive is not None
+    stated = [
+        rule
+        for rule in shown
+        if rule.name in run
+        or (reading.is_autoregressive and rule.sentences is not None and rule.sentences.autoregressive is not None)
+    ]
+    return [*(score_sentence(rule, reading) for rule in stated), how_sure(reading)]
 
 
 def scores_run(reading: Reading) -> list[ScoreRule]:
@@ -65,7 +66,7 @@ def scores_run(reading: Reading) -> list[ScoreRule]:
 
 
 def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
-    """What was seen, and what the score's interval allows to say about it."""
+    """The sentence of a score: what was measured, and the claim that its interval allows."""
     words, score = rule.sentences, reading.summary.scores[rule.name]
     assert words is not None
     if reading.is_autoregressive and words.autoregressive is not None:
@@ -116,7 +117,7 @@ def nothing_differed(score: Score) -> str:
 
 
 def meaning_of(rule: ScoreRule, score: Score) -> str:
-    """What a score is, and over which conditions it goes where it says so."""
+    """The definition of a score, with its conditions if it names them."""
     return f"{rule.meaning} ({score.over})" if score.over else rule.meaning
 
 
@@ -150,7 +151,7 @@ def how_sure(reading: Reading) -> Sentence:
 
 
 def precision_in_words(summary: Summary) -> str:
-    """How many blocks a run with --precision asked, and how precise that made it; empty for any other run."""
+    """The blocks and the precision of a run with --precision; empty for any other run."""
     found = summary.precision
     if found is UNSET:
         return ""
@@ -190,21 +191,38 @@ def verdict_number(claim: Claim) -> str:
 
 
 def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
-    """The section's own words or a line per curve, then what becomes of the paper's claims."""
+    """The section's own words or a line per curve, then the verdicts on the paper's claims."""
 
     def lines(words: Callable[[Reading], list[str]]) -> list[str]:
-        return [f"{r.label}, {line}" if len(readings) > 1 else line for r in readings for line in words(r)]
+        labels: dict[str, list[str]] = {}
+        for reading in readings:
+            for line in words(reading):
+                labels.setdefault(line, []).append(reading.label)
+        return [f"{' and '.join(named)}, {line}" if len(readings) > 1 else line for line, named in labels.items()]
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
     return own + verdict_lines(section, readings)
 
 
 def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
-    """What becomes of the paper's claims."""
+    """The verdicts on the paper's claims."""
     return [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
-def first_finding(section: Section, shows: Sequence[str]) -> str:
+def finding_of_models(section: Section, readings: Sequence[Reading], shows: Sequence[str]) -> str:
+    """`first_finding`; of a section with words of its own, that of each model, said once where it is the same."""
+    if section.says is None or len(readings) == 1:
+        return first_finding(section, shows)
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        lines = section.says(reading) if section.points(reading) else []
+        found.setdefault(first_finding(section, lines, LONGEST_HEADING * 3 // 4), []).append(reading.label)
+    found.pop("", None)
+    each = [f"{' and '.join(labels)}: {line[0].lower()}{line[1:]}" for line, labels in found.items()]
+    return "; ".join(each)
+
+
+def first_finding(section: Section, shows: Sequence[str], longest: int = LONGEST_HEADING) -> str:
     """The heading of a section without a change of accuracy: the first line of what it shows, with the measure's name;
     of a long one the clauses that a heading has room for. Empty where nothing was measured."""
     if not shows or shows[0].endswith("not run"):
@@ -213,14 +231,14 @@ def first_finding(section: Section, shows: Sequence[str]) -> str:
     line = shows[0] if named else f"{section.measures[0].label}: {shows[0]}"
     first, *more = re.split(r"(?=[,;] )", line)
     for clause in more:
-        if len(first + clause) > LONGEST_HEADING:
+        if len(first + clause) > longest:
             break
         first += clause
     return f"{first[0].upper()}{first[1:]}"
 
 
 def _verdict(name: str, relevant: int | None, readings: Sequence[Reading]) -> list[str]:
-    """What becomes of a claim with one number of relevant examples: one line, with all models that can judge it.
+    """The verdict on a claim for one number of relevant examples: one line, with all models that can judge it.
 
     Each model has its own measure where these differ: a block diffusion model sees fewer masks.
     """
@@ -264,7 +282,7 @@ def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Sect
         return percent(value, 1) if measure.percent else f"{number(value)}{unit}"
 
     def place(point: Point) -> str:
-        return section.at.format(section.x_names[int(point.x)] if section.x_names else f"{point.x:g}")
+        return section.at.format(place_in_words(section, point.x))
 
     unit = f"{NBSP}{measure.unit}" if measure.unit else ""
     start = f"{who}: " if who else ""
@@ -295,13 +313,8 @@ def paired_change(first: Point, last: Point) -> str:
             continue
         if paired.low is not None and paired.high is not None:
             low, high = sorted((sign * paired.low, sign * paired.high))
-            told = points_between(sign * paired.difference, low, high).replace(" (", ", ").removesuffix(")")
-            return told + _nats_beside(paired, sign)
+            change = points_between(sign * paired.difference, low, high).replace(" (", ", ").removesuffix(")")
+            if paired.nll is UNSET or paired.nll_choice is UNSET:
+                return change
+            return f"{change}; {signed(round(sign * paired.nll.difference, 2) + 0.0, 2)}{NBSP}nats"
     return ""
-
-
-def _nats_beside(paired: Paired, sign: int) -> str:
-    """`; +0.31 nats`, where the likelihood stands beside the accuracy."""
-    if paired.nll is UNSET or paired.nll_choice is UNSET:
-        return ""
-    return f"; {signed(round(sign * paired.nll.difference, 2) + 0.0, 2)}{NBSP}nats"

@@ -41,7 +41,7 @@ def count_right(skill: Skill) -> str:
 
 
 def in_short(skill: Skill) -> str:
-    """Of a skill that is a limit, for a heading or a table."""
+    """A limiting skill in a few words, for a heading or a table."""
     if skill.shown:
         return f"{TOO_EASY}: {skill.right:,} of {skill.n:,} right at the baseline"
     return f"{NOT_SHOWN}: {count_right(skill)}"
@@ -69,7 +69,7 @@ def about_skill(skill: Skill, label: str = "") -> str:
 
 
 def next_steps_of(limited: Mapping[str, Skill]) -> str:
-    """What to try with several models by label, once for those to which the same applies."""
+    """The next steps for several models by label, once for those that share them."""
     labels: dict[str, list[str]] = {}
     for label, skill in limited.items():
         labels.setdefault(next_steps(skill), []).append(label)
@@ -77,7 +77,7 @@ def next_steps_of(limited: Mapping[str, Skill]) -> str:
 
 
 def limit_of_run(reading: Reading) -> Skill | None:
-    """What keeps the run from showing a loss at its main baseline."""
+    """The skill that keeps the run from showing a loss at its main baseline."""
     return limit(reading.summary.skill or None)
 
 

@@ -29,7 +29,7 @@ MOST_ROWS = 8  # scores on the terminal where the tables are left out
 INTERVAL = "95 % interval"
 SECONDARY = (("in format", "in content"), ("NLL",), (INTERVAL,))  # what a narrow terminal leaves out, the first first
 WIDEST = 10_000  # columns, in which a table is as wide as it likes
-WIDE = 110  # columns of a terminal that hold the meaning of a score beside it
+WIDE = 110  # columns of a terminal that hold a score and its meaning
 NATS = {
     "nll": "NLL",
     "nll_allowed": "in format",
@@ -95,8 +95,8 @@ def print_summary(reading: Reading, tables: bool = True) -> None:
     """
     console, summary = open_console(), reading.summary
     planted = reading.manifest.model.planted
-    told = one_line(summary.model) + (f" (planted: {one_line(planted)})" if planted else "")
-    console.print(Text(f"\n{told}", style="bold"))
+    name = one_line(summary.model) + (f" (planted: {one_line(planted)})" if planted else "")
+    console.print(Text(f"\n{name}", style="bold"))
     limit = limit_of_run(reading)
     if limit is not None:
         console.print(Text(conclusion(limit)))
@@ -134,23 +134,23 @@ def _print_tables(reading: Reading, console: Console) -> None:
 
 
 def _scores(reading: Reading, width: int, tables: bool) -> Table:
-    """What each score is stands beside it where there is room; else rows would be cut into pieces nobody can copy."""
+    """The table of scores, with their definitions if there is room on the line."""
     table = Table("score", "value", "95 % interval", box=None, pad_edge=False, header_style="dim")
     explained = width >= WIDE
     if explained:
         table.add_column("what it is")
     for rule in scores_run(reading)[: None if tables else MOST_ROWS]:
         score = reading.summary.scores[rule.name]
-        told = [score_interval(score, rule.unit), nothing_differed(score)] if score.value is not None else []
+        notes = [score_interval(score, rule.unit), nothing_differed(score)] if score.value is not None else []
         limit = limit_of_score(rule, reading)
         unknown = limit is not None and not limit.shown
         if limit is not None:
-            told = [in_short(limit)] if unknown else [*told, in_short(limit)]
+            notes = [in_short(limit)] if unknown else [*notes, in_short(limit)]
         meaning = "; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)]))
         table.add_row(
             rule.title,
             Text("–" if unknown else score_value(score, rule.unit), style="bold"),
-            "; ".join(filter(None, told)) or score.why,
+            "; ".join(filter(None, notes)) or score.why,
             *([Text(meaning, style="dim")] if explained else []),
         )
     return table

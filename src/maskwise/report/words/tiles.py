@@ -60,12 +60,12 @@ def asked_differently(scores: Sequence[str], readings: Sequence[Reading]) -> str
     """
     behind = {one.label: _conditions_behind(score, one) for score, one in zip(scores, readings, strict=True)}
     asked = {label: found for label, found in behind.items() if found}
-    told = []
+    different = []
     for name in dict.fromkeys(name for found in asked.values() for name in found):
         own = {label: found.get(name, ["none"]) for label, found in asked.items()}
         if len({frozenset(values) for values in own.values()}) > 1:
-            told.append(f"{name} " + "; ".join(f"{', '.join(values)} ({label})" for label, values in own.items()))
-    return f"Not asked alike: {'. '.join(told)}" if told else ""
+            different.append(f"{name} " + "; ".join(f"{', '.join(values)} ({label})" for label, values in own.items()))
+    return f"Not asked alike: {'. '.join(different)}" if different else ""
 
 
 def _conditions_behind(score: str, reading: Reading) -> dict[str, list[str]]:
@@ -98,13 +98,13 @@ def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
         return Tile(rule.name, rule.title, value, "no interval", rule.meaning, None, over=over)
     marks = (score.low, score.value, score.high) if rule.unit == "share" else None
     detected = direction(score) != 0
-    told = [
+    notes = [
         "" if detected else in_short(limit) if limit else _nothing_detected(score, rule.unit),
         f"95{NBSP}% interval {score_interval(score, rule.unit)}",
         nothing_differed(score),
         parts_in_words(score),
     ]
-    return Tile(rule.name, rule.title, value, "; ".join(filter(None, told)), rule.meaning, marks, detected, over)
+    return Tile(rule.name, rule.title, value, "; ".join(filter(None, notes)), rule.meaning, marks, detected, over)
 
 
 def _nothing_detected(score: Score, unit: str) -> str:

@@ -6,8 +6,8 @@ after a prompt those of its answer.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,17 +16,7 @@ from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
-from maskwise.tasks.columns import (
-    MESSAGES,
-    PAIR_WORDS,
-    PAIRS,
-    TEXT,
-    Conversation,
-    RowContent,
-    TextPair,
-    Turns,
-    read_row,
-)
+from maskwise.tasks.columns import MESSAGES, PAIR_WORDS, PAIRS, TEXT, Conversation, TextPair, Turns, read_row
 from maskwise.training.data.end_tokens import check_context, end_of_text, end_of_turn
 from maskwise.training.data.reading import DataEntry, DataFile, DataForm, read_data
 
@@ -43,7 +33,7 @@ class TextPiece:
 
     @property
     def count(self) -> int:
-        """How many tokens carry loss."""
+        """The number of tokens that carry loss."""
         return len(self.ids) if self.carries is None else int(self.carries.sum())
 
     @property
@@ -68,12 +58,9 @@ class PackedRows:
 
 def read_documents(source: Records) -> DataFile:
     """Documents from a text or .jsonl file, a list of dicts or a datasets.Dataset, checked but not tokenised."""
-    return read_data(source, DataForm(_read_document, _documents, f"lines with {FORMS}"))
-
-
-def _read_document(row: Any, where: str) -> RowContent:
-    """Text and a pair in one row are refused: all tokens of a text carry loss, and those of the answer in a pair."""
-    return read_row(row, where, (TEXT, MESSAGES, *PAIRS), FORMS, weakest=False)
+    # Text and a pair in one row are refused: the loss is on all tokens of a text, and on the answer of a pair.
+    read = partial(read_row, forms=(TEXT, MESSAGES, *PAIRS), wanted=FORMS, weakest=False)
+    return read_data(source, DataForm(read, _documents, f"lines with {FORMS}"))
 
 
 def _documents(path: Path, lines: Sequence[str]) -> list[DataEntry]:
@@ -150,12 +137,11 @@ def _pieces(data: DataFile, model: Model) -> Iterator[TextPiece]:
 
 
 def _as_chat(entry: DataEntry, model: Model) -> Turns | None:
-    """The turns of what goes through the chat template; None for a text and a prompt as it stands."""
-    if isinstance(entry.content, Conversation):
-        return entry.content.turns
-    if isinstance(entry.content, str) or not (entry.content.is_question and model.tokenizer.chat_template):
+    """The turns of a chat, or of a question if there is a chat template; None for texts and prompts."""
+    if isinstance(entry.content, str):
         return None
-    return entry.content.turns
+    templated = isinstance(entry.content, Conversation) or (entry.content.is_question and model.tokenizer.chat_template)
+    return entry.content.turns if templated else None
 
 
 def _prompt_and_answer(pair: TextPair, model: Model, end: int) -> TextPiece:

@@ -26,10 +26,9 @@ def split(examples: Sequence[E], settings: SharedSettings) -> tuple[list[E], lis
 def held_out_views(pairs: Sequence[Pair], settings: TuneSettings, mask_id: int) -> list[Views]:
     """One fixed noise per pair; the first view ends with few masks, the second with many (or as many as fit).
 
-    What is measured are the masked content tokens, of which there is at least one. The end token that closes every
-    answer is masked as often as the others but not counted: where an answer is short it would be a large share of what
-    is measured, and it is the easiest. A pair that leaves room for no more than the few masks has nothing to compare
-    and is left out.
+    The measures are over the masked content tokens, at least one per pair. The end token that closes every answer is
+    masked as often as the others but not counted: it is the easiest, and a large share of a short answer. A pair that
+    has no room for more than the few masks is left out.
     """
     views = []
     for number, pair in enumerate(pairs):
@@ -41,21 +40,16 @@ def held_out_views(pairs: Sequence[Pair], settings: TuneSettings, mask_id: int) 
         masked = torch.cat([noise.masked, torch.rand(1, generator=chance) < noise.p])
         draw = Draw(noise.p, masked, settings.few, min(settings.many, room))
         view = mask_agnostic(torch.tensor(pair.prompt), torch.tensor(pair.answer), draw, mask_id)
-        views.append(_without_row(view, pair.length - 1))
+        kept = view.rows != pair.length - 1  # without the end token
+        per_row = {name: getattr(view, name)[kept] for name in ("rows", "targets", "ce_weights", "tv_weights")}
+        views.append(replace(view, **per_row))
     return views
-
-
-def _without_row(view: Views, row: int) -> Views:
-    """The same inputs, that row not measured."""
-    kept = view.rows != row
-    per_row = {name: getattr(view, name)[kept] for name in ("rows", "targets", "ce_weights", "tv_weights")}
-    return replace(view, **per_row)
 
 
 def held_out_noise(rows: Sequence[PackedRow], seed: int, mask_id: int) -> list[Noised]:
     """One fixed draw of the NELBO for each piece, exact and never empty: l of n tokens masked, with weight n / l.
 
-    l / n is stratified over the pieces, so that the estimate does not hang on a few draws with little masked.
+    l / n is stratified over the pieces, so that the estimate does not depend on a few draws with little masked.
     """
     pieces = [piece for row in rows for piece in row]
     order = torch.randperm(len(pieces), generator=torch_generator("held out order", seed)).tolist()

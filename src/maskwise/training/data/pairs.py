@@ -7,6 +7,7 @@ end-of-turn token.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,7 @@ from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
-from maskwise.tasks.columns import (
-    MESSAGES,
-    PAIR_WORDS,
-    PAIRS,
-    TEXT,
-    Conversation,
-    RowContent,
-    TextPair,
-    Turns,
-    read_row,
-)
+from maskwise.tasks.columns import MESSAGES, PAIR_WORDS, PAIRS, TEXT, Conversation, Turns, read_row
 from maskwise.training.data.end_tokens import check_context, end_of_turn
 from maskwise.training.data.reading import DataEntry, DataFile, DataForm, read_data
 
@@ -53,7 +44,8 @@ class TokenizedPairs:
 
 def read_pairs(source: Records) -> DataFile:
     """Pairs from a .jsonl or text file, a list of dicts or a datasets.Dataset, checked but not tokenised."""
-    return read_data(source, DataForm(_read_pair, _paragraphs, f"lines with {FORMS}"))
+    read = partial(read_row, forms=(*PAIRS, MESSAGES, TEXT), wanted=FORMS)
+    return read_data(source, DataForm(read, _paragraphs, f"lines with {FORMS}"))
 
 
 def tokenize_pairs(data: DataFile, model: Model, context: int, text_piece: int = 256) -> TokenizedPairs:
@@ -98,10 +90,6 @@ def _pair(model: Model, text: _Text, end: int) -> Pair:
     return Pair(tuple(prompt), (*answer, end))
 
 
-def _read_pair(row: Any, where: str) -> RowContent:
-    return read_row(row, where, (*PAIRS, MESSAGES, TEXT), FORMS)
-
-
 def _paragraphs(path: Path, lines: Sequence[str]) -> list[DataEntry]:
     """Paragraphs of at least two words, for the second half of each continues the first."""
     paragraphs = re.split(r"\n\s*\n", "\n".join(lines))
@@ -111,19 +99,16 @@ def _paragraphs(path: Path, lines: Sequence[str]) -> list[DataEntry]:
 
 def _texts(entry: DataEntry, tokenizer: Any, piece: int) -> Iterator[_Text]:
     """One pair of texts for a line; for a text one for each piece of at most `piece` tokens."""
-    if isinstance(entry.content, str):
-        yield from _continuations(entry.content, tokenizer, piece, entry.where)
-    elif isinstance(entry.content, Conversation):
-        yield _from_turns(entry.content.turns, tokenizer, entry.where)
+    content = entry.content
+    if isinstance(content, str):  # each second half continues its first
+        for words in _pieces(content.split(), tokenizer, piece):
+            if len(words) >= 2:
+                half = len(words) // 2
+                yield _Text(" ".join(words[:half]), " " + " ".join(words[half:]), False, entry.where)
+    elif isinstance(content, Conversation) or (content.is_question and tokenizer.chat_template):
+        yield _from_turns(content.turns, tokenizer, entry.where)
     else:
-        yield _from_pair(entry.content, tokenizer, entry.where)
-
-
-def _from_pair(pair: TextPair, tokenizer: Any, where: str) -> _Text:
-    """A prompt as it stands; a question through the chat template, or without one with line breaks."""
-    if pair.is_question and tokenizer.chat_template:
-        return _from_turns(pair.turns, tokenizer, where)
-    return _Text(pair.plain_prompt, pair.answer, False, where)
+        yield _Text(content.plain_prompt, content.answer, False, entry.where)
 
 
 def _from_turns(turns: Turns, tokenizer: Any, where: str) -> _Text:
@@ -132,14 +117,6 @@ def _from_turns(turns: Turns, tokenizer: Any, where: str) -> _Text:
         raise UserError(f"{where}: the tokenizer has no chat template; write prompt and answer instead of messages")
     prompt = render_chat(tokenizer, turns[:-1], f"{where}: the chat template", add_generation_prompt=True)
     return _Text(prompt, turns[-1]["content"], True, where)
-
-
-def _continuations(paragraph: str, tokenizer: Any, piece: int, where: str) -> Iterator[_Text]:
-    """The paragraph, cut after sentences where it is over `piece` tokens; each second half continues its first."""
-    for words in _pieces(paragraph.split(), tokenizer, piece):
-        if len(words) >= 2:
-            half = len(words) // 2
-            yield _Text(" ".join(words[:half]), " " + " ".join(words[half:]), False, where)
 
 
 def _pieces(words: Sequence[str], tokenizer: Any, piece: int) -> Iterator[Sequence[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.support.errors import UserError
-from maskwise.support.files import Records, read_bytes, to_json
+from maskwise.support.files import Records, read_bytes, refusal_of_bytes, to_json
 from maskwise.tasks.columns import RowContent
 from maskwise.tasks.tables import TABLES, LocatedRow, items_of, json_rows, read_rows
 
@@ -31,7 +31,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataForm:
-    """What a command takes for data: `read(row, where)` reads a row or refuses it, `cut(path, lines)` makes entries of
+    """The data format of a command: `read(row, where)` reads a row or refuses it, `cut(path, lines)` makes entries of
     plain text, and `description` says both in words."""
 
     read: Callable[[Any, str], RowContent]
@@ -66,8 +66,7 @@ def _read_file(path: Path, form: DataForm) -> DataFile:
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as problem:
-            reason = f"{problem.reason} at byte {problem.start}"
-            raise UserError(f"{path} is not UTF-8 text ({reason}): convert it") from None
+            raise refusal_of_bytes(path, content, f"save it as .jsonl, .csv or .txt (byte {problem.start})") from None
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         rows = json_rows(path, text) if suffix in JSON_SUFFIXES else None
         entries = form.cut(path, text.split("\n")) if rows is None else _entries(rows, form)

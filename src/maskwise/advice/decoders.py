@@ -1,0 +1,126 @@
+"""How the questions of a search are answered: by a model opened here, or by one behind a server."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskwise.advice.questions import DecodingQuestion
+from maskwise.advice.search_space import Setting
+from maskwise.advice.served_space import ServedSetting
+from maskwise.decoding.checks import check_request, end_tokens
+from maskwise.decoding.generate import decode
+from maskwise.decoding.prompt_ids import encode_prompts
+from maskwise.models.batch import passes as batches
+from maskwise.models.checkpoints.fingerprint import fingerprint
+from maskwise.models.model import Model
+from maskwise.runs.endpoint import Endpoint
+from maskwise.runs.runner import arrivals, batch_budget
+from maskwise.support.randomness import numpy_generator, torch_generator
+
+ROUNDED = 6
+
+
+@dataclass(frozen=True)
+class DecodedText:
+    """passes: forward passes, None where a server does not count them."""
+
+    text: str
+    passes: int | None
+    seconds: float
+
+
+class ModelDecoder:
+    """A model opened here, `at_once` one batch at a time."""
+
+    at_once = 1
+
+    def __init__(self, model: Model, questions: Sequence[DecodingQuestion], settings: Sequence[Setting], seed: int):
+        self.model, self.seed, self.ends = model, seed, set(end_tokens(model))
+        self.prompts = encode_prompts(model, [question.prompt for question in questions], None)
+        check_request(model, [max(self.prompts, key=len)], settings[0].options)
+
+    @property
+    def device(self) -> str:
+        device = self.model.device
+        return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+    def batches(self, numbers: Sequence[int], new: int) -> list[tuple[int, int]]:
+        """On a CPU a batch saves nothing, and it waits for its slowest answer."""
+        budget = batch_budget(self.model, None) if self.model.device.type == "cuda" else 1
+        return list(batches([len(self.prompts[number]) + new for number in numbers], budget))
+
+    def answers(self, setting: Setting, numbers: Sequence[int]) -> Iterator[tuple[Sequence[int], list[DecodedText]]]:
+        """Texts for questions, by their numbers, batch by batch."""
+        for first, last in self.batches(numbers, setting.options.max_new_tokens):
+            yield numbers[first:last], self._batch(setting, numbers[first:last])
+
+    def _batch(self, setting: Setting, numbers: Sequence[int]) -> list[DecodedText]:
+        generators = [
+            torch_generator("advise", self.seed, setting.name, number, device=self.model.device) for number in numbers
+        ]
+        start = time.perf_counter()
+        made = decode(self.model, [self.prompts[number] for number in numbers], setting.options, generators)
+        seconds = round((time.perf_counter() - start) / len(numbers), ROUNDED)
+        return [DecodedText(self._text(one.ids), one.forwards, seconds) for one in made]
+
+    def _text(self, ids: Sequence[int]) -> str:
+        """The text up to the first end token, as lm-eval's."""
+        length = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
+        return self.model.tokenizer.decode(ids[:length], skip_special_tokens=True)
+
+    def seconds_per_pass(self, setting: Setting, order: Sequence[int]) -> float:
+        """Of one question in a batch, per forward pass that it may take: fewer where texts stop early. The first batch
+        warms up."""
+        size = self.batches(order, setting.options.max_new_tokens)[0][1]
+        taken = []
+        for first in range(0, min(4 * size, len(order)), size):
+            prompts = [self.prompts[number] for number in order[first : first + size]]
+            start = time.perf_counter()
+            decode(self.model, prompts, setting.options)
+            taken.append((time.perf_counter() - start) / len(prompts) / setting.passes)
+        return float(np.mean(taken[1:] or taken))
+
+
+class ServedDecoder:
+    """A model behind a server, which answers `at_once` requests at a time."""
+
+    def __init__(
+        self, model: Endpoint, questions: Sequence[DecodingQuestion], settings: Sequence[ServedSetting], seed: int
+    ):
+        self.model, self.seed, self.at_once = model, seed, model.requests
+        self.prompts = [question.prompt for question in questions]
+        self.device = model.url
+        longest, most = max(self.prompts, key=len), max(setting.max_tokens for setting in settings)
+        model.check_fields({name for setting in settings for name in setting.body})
+        model.check_sequence(model.tokenizer(longest)["input_ids"], "the longest prompt", most)
+
+    def answers(
+        self, setting: ServedSetting, numbers: Sequence[int]
+    ) -> Iterator[tuple[Sequence[int], list[DecodedText]]]:
+        """Texts for questions, by their numbers, each as it arrives."""
+        for place, found in arrivals(numbers, self.at_once, lambda some: [self._one(setting, one) for one in some]):
+            yield [numbers[place]], found
+
+    def _one(self, setting: ServedSetting, number: int) -> DecodedText:
+        drawn = int(numpy_generator("advise", self.seed, number).integers(2**31))  # the same for all settings
+        start = time.perf_counter()
+        pace = setting.max_tokens, setting.temperature
+        text, _, _ = self.model.complete(self.prompts[number], "", *pace, drawn, setting.further)
+        return DecodedText(text, None, round(time.perf_counter() - start, ROUNDED))
+
+
+def decoder_of(model: Any, questions: Sequence[DecodingQuestion], settings: Sequence[Any], seed: int) -> Any:
+    kind = ServedDecoder if isinstance(model, Endpoint) else ModelDecoder
+    return kind(model, questions, settings, seed)
+
+
+def described(model: Model | Endpoint) -> dict[str, Any]:
+    """What tells the model apart, for the manifest."""
+    if isinstance(model, Endpoint):
+        unknown = {"fingerprint": "not known: behind a server", "dtype": "dtype not stated"}
+        return {"name": model.name, **unknown, "served": model.settings.to_dict()}
+    return {"name": model.name, "fingerprint": fingerprint(model), "dtype": model.dtype_name}
