@@ -14,6 +14,8 @@ CELLS = {
     "R": ("relevant example", "relevant"),
     "u": ("relevant example of unfamiliar words", "relevant"),
     "d": ("distractor", "distractor"),
+    "n": ("example near in space", "relevant"),
+    "f": ("example far away", "distractor"),
     "Q": ("question", "question"),
     "w": ("the same, reworded", "question"),
     "p": ("pair of words", "distractor"),

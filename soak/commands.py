@@ -55,6 +55,11 @@ def _trained(out: Path) -> Any:
     return json.loads((out / "result.json").read_text())["losses"], (out / "adapter_model.safetensors").read_bytes()
 
 
+def _mitigated(out: Path) -> Any:
+    found = json.loads((out / "cures.json").read_text())
+    return found["n"], found["two_masks"], [(row["cure"], row["accuracy"], row["two_masks"]) for row in found["cures"]]
+
+
 def _files(out: Path) -> Any:
     return {file.name: file.read_bytes() for file in sorted(out.iterdir())}
 
@@ -74,6 +79,7 @@ COMMANDS = {
         Command("train", f"train tiny-llada --data TEXT --out OUT {_SHORT} --context 64 --device cpu", _trained),
         Command("export", "export tiny-llada+ma --out OUT --json", _files),
         Command("convert", "convert tiny-qwen --out OUT --json", _files),
+        Command("cures", "cures tiny-llada --points 1 --json --device cpu --out OUT", _mitigated),
     )
 }
 

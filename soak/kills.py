@@ -146,15 +146,16 @@ def _again(command: Command, home: Path, out: Path) -> Ended:
 
 
 def _goes_on(command: Command, out: Path, wanted: Any, ended: Ended, about: str) -> None:
-    # An export that was whole already is not written over.
-    fine = ended.status == 0 or (command.name == "export" and ended.in_one_line)
+    # An exported or converted checkpoint that was whole already is not written over.
+    fine = ended.status == 0 or (command.name in ("export", "convert") and ended.in_one_line)
     assert fine, f"{command.name} does not go on after {about}: exit {ended.status}, {ended.said[-1500:]}"
     assert command.result(out) == wanted, f"{command.name}: another result after {about}"
 
 
 def _half_is_not_whole(command: Command, out: Path, wanted: Any) -> None:
     """What says that it is finished is."""
-    marker = {"diagnose": "manifest.json", "tune": "result.json", "train": "result.json", "export": "config.json"}
+    marker = {"diagnose": "manifest.json", "tune": "result.json", "train": "result.json", "cures": "cures.json"}
+    marker |= {"export": "config.json", "convert": "config.json"}
     if not (out / marker[command.name]).exists():
         return
     if command.name == "diagnose" and b'"complete": true' not in (out / "manifest.json").read_bytes():

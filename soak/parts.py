@@ -14,6 +14,7 @@ SHARES = {
     "train": 8,
     "export": 2,
     "convert": 2,
+    "cures": 4,
 }  # parts that a command's writes are divided into
 PAIRS = 6  # times that one of two processes is killed, for each command
 
@@ -21,7 +22,7 @@ PAIRS = 6  # times that one of two processes is killed, for each command
 def part_names(fuzz: int, kills: int, prompts: int, records: int, seed: int = 0) -> list[str]:
     """The longest first, then what fills the time that is left. seed: of the fuzz cases, named where it is not 0."""
     commands = list(SHARES)
-    named = [f"prompts {prompts}", f"records {records}", "torn", "sockets", "places", "outputs"]
+    named = [f"prompts {prompts}", f"records {records}", "torn", "sockets", "places", "outputs", "bombs"]
     named += [f"twice {command}" for command in commands]
     named += [f"ranks {command} {seed}" for seed in range(PAIRS) for command in ("diagnose", "tune", "train")]
     each = range(0, kills, KILLS)
@@ -105,6 +106,12 @@ def _torn() -> dict[str, Any]:
     return cut_everywhere()
 
 
+def _bombs() -> dict[str, Any]:
+    from soak.records import parquet_bombs
+
+    return parquet_bombs()
+
+
 def _sockets() -> dict[str, Any]:
     from soak.records import without_sockets
 
@@ -134,6 +141,7 @@ _WORK: dict[str, Callable[..., dict[str, Any]]] = {
     "writes": _writes,
     "disks": _disks,
     "torn": _torn,
+    "bombs": _bombs,
     "sockets": _sockets,
     "prompts": _prompts,
     "records": _records,

@@ -13,7 +13,7 @@ from typing import Any
 
 from maskwise.records.folder import read_run
 from maskwise.support.errors import UserError
-from soak.commands import ROOT
+from soak.commands import ROOT, finished, start
 from soak.readers import _run as write_small_run
 
 MILLION = 1_000_000  # records that must be reported in 30 s of CPU time, figures included, and 0.6 GB
@@ -173,3 +173,29 @@ def write_large_run(folder: Path, number: int) -> int:
     manifest = {"model": model, "settings": settings, "versions": {}, "complete": True, "notes": [], "command": None}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return points * len(tasks) * len(conditions)
+
+
+def parquet_bombs() -> dict[str, Any]:
+    """Small parquet files that hold gigabytes of text: one text a million times over, and long texts compressed.
+
+    Each is refused in one line, in under 2 GB.
+    """
+    from pyarrow import DictionaryArray, array, parquet, table
+
+    with tempfile.TemporaryDirectory() as made:
+        home, sizes = Path(made), []
+        repeated = DictionaryArray.from_arrays(array([0] * 4000, "int32"), array(["word " * 100_000]))
+        parquet.write_table(table({"prompt": repeated, "answer": repeated}), home / "repeated.parquet")
+        part = table({"prompt": ["x" * (1 << 24)] * 2, "answer": ["y"] * 2})
+        with parquet.ParquetWriter(
+            home / "long.parquet", part.schema, compression="zstd", use_dictionary=False
+        ) as writer:
+            for _ in range(80):
+                writer.write_table(part)
+        for file in sorted(home.glob("*.parquet")):
+            sizes.append(file.stat().st_size)
+            ended = finished(start(["score", "tiny-llada", "--data", str(file)], home))
+            assert ended.status == 2 and ended.in_one_line, f"{file.name}: {ended.status} {ended.said[-800:]}"
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+    assert memory < 2, f"{memory:.2f} GB"
+    return {"files": len(sizes), "bytes": max(sizes), "gigabytes": round(memory, 2)}

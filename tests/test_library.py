@@ -150,12 +150,16 @@ def test_every_public_function_tells_its_arguments_and_has_an_example():
 
 
 @pytest.mark.slow
-def test_every_example_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("names", "lines"), [({"cures"}, 3), (public_objects().keys() - {"cures"}, 37)])
+def test_every_example_runs(names, lines, tmp_path, monkeypatch):
+    """The example of `cures` takes half of the time, so it is a test of its own."""
     monkeypatch.chdir(tmp_path)
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(verbose=False)
     said: list[str] = []
     for name, member in public_objects().items():
+        if name not in names:
+            continue
         for example in finder.find(member.fget if isinstance(member, property) else member, name):
             runner.run(example, out=said.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(said)
-    assert runner.tries >= 40
+    assert runner.tries >= lines

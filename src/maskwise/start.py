@@ -11,6 +11,10 @@ def main() -> None:
         _run()
     except KeyboardInterrupt:
         _exit_with("interrupted")
+    except SystemExit as stop:
+        if stop.code != 130:  # typer's, without a word, for an interrupt outside the command itself
+            raise
+        _exit_with("interrupted")
     except Exception as problem:
         from maskwise.support.interrupts import was_interrupted
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from helpers.completions_server import completion, diffusion, listed, serving
 from maskwise.decoding.generate import generate
 from maskwise.models.model import Model
 from maskwise.records.record import key_of
+from maskwise.runs.diagnose import diagnose as ask_probes
 from maskwise.runs.endpoint import Endpoint, UserStated, base_of
+from maskwise.runs.run import run_inputs
 from maskwise.support.errors import UserError
 from maskwise.support.http_json import Patience
 
@@ -278,8 +281,11 @@ def test_a_server_that_varies_its_answers_is_noisy(tmp_path: Path) -> None:
 def test_written_answers_equal_those_of_the_opened_model(tiny_llada: Model, tmp_path: Path) -> None:
     options = SMALL | {"points": 2}
     with serving(diffusion(tiny_llada, tokens_per_step=8)) as served:
-        run = mw.diagnose(Endpoint(served.url), f"{WRITTEN},contrast,recall", out=tmp_path / "a", **options)
-    direct = mw.diagnose(tiny_llada, "generation-length", out=tmp_path / "b", **options)
+        run = mw.diagnose(Endpoint(served.url), f"{WRITTEN},recall", out=tmp_path / "a", **options)
+    settings = run_inputs(probes="generation-length", **options).settings
+    own = settings.parameters["generation-length"] | {"blocks": ()}  # the server decodes one block
+    alone = replace(settings, parameters={**settings.parameters, "generation-length": own})
+    direct = mw.read_run(ask_probes(tiny_llada, alone, tmp_path / "b"))
     texts = {
         layout: {(r.point, r.condition["canvas"]): (r.predicted, r.correct) for r in one.records
                  if r.probe == "generation-length" and r.condition["layout"] == layout}
@@ -289,3 +295,14 @@ def test_written_answers_equal_those_of_the_opened_model(tiny_llada: Model, tmp_
     assert run.summary["numerics"]["flips"][0]["flipped"] == 0
     page = run.report().read_text()
     assert "decoded as served" in page and "the same requests again" in page
+
+
+@pytest.mark.slow
+def test_contrast_is_asked_with_the_questions_of_an_opened_model(tiny_llada: Model, tmp_path: Path) -> None:
+    options = SMALL | {"distractors": 4}  # short prompts: 36 requests
+    with serving(diffusion(tiny_llada)) as served:
+        run = mw.diagnose(Endpoint(served.url), "contrast", out=tmp_path / "a", **options)
+    direct = mw.diagnose(tiny_llada, "contrast", out=tmp_path / "b", **options)
+    asked, known = ({(r.task, r.point, r.condition["examples"]) for r in one.records} for one in (run, direct))
+    assert asked == known and len(asked) == len(run.records)
+    assert run.scores["contrast_locality"].n == direct.scores["contrast_locality"].n > 0

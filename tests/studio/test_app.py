@@ -24,7 +24,7 @@ def test_the_page_is_built_without_opening_a_model(tmp_path):
     shown = values(build_app(shelf, tmp_path))
     with pytest.raises(UserError):
         shelf.take(shelf.names[0])
-    assert any("Being opened and asked" in value and "Answer:[" in value for value in shown)
+    assert any("Opening the model" in value and "Answer:[" in value for value in shown)
     assert sum(f"Decode fills the {NEW} masks." in value for value in shown) == 2
 
 

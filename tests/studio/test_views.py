@@ -78,7 +78,7 @@ def test_the_answer_its_likelihood_and_the_attention_to_masks_are_told():
 
 def test_a_question_that_is_still_being_asked_is_shown():
     shown = Reader(probed_view([Side("one", None, f"The sky is {HOSTILE}")])).text
-    assert "Being opened and asked" in shown and f"The sky is {HOSTILE}" in shown and "Probability" not in shown
+    assert "Opening the model" in shown and f"The sky is {HOSTILE}" in shown and "Probability" not in shown
 
 
 def test_the_curves_of_both_models_are_drawn_and_the_present_number_of_masks_is_marked():

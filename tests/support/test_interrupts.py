@@ -2,6 +2,7 @@
 
 import re
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,3 +33,21 @@ def test_in_another_thread_what_is_written_in_python_is_stopped_and_a_single_ope
             other.submit(limited, loops, 1).result()
         assert other.submit(limited, sum, range(10_000_000)).result() == sum(range(10_000_000))
         assert other.submit(sys.gettrace).result() is None
+
+
+def test_an_interrupt_before_the_command_is_read_is_one_line():
+    code = """
+import sys
+
+def interrupt(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "make_context":
+        sys.setprofile(None)
+        raise KeyboardInterrupt
+
+sys.setprofile(interrupt)
+sys.argv = ["maskwise", "models"]
+from maskwise.start import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "maskwise: interrupted\n")

@@ -9,7 +9,7 @@ from maskwise.studio.shelf import Shelf, label_of
 from maskwise.studio.sizes import MOST_CHARACTERS
 
 NONE = "none"
-# Jobs that run a model, or draw, wait for each other: one at a time whoever asks.
+# Of all sessions together, one job runs a model at a time, and one draws.
 MODEL_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
 DRAWING_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "drawing"}
 CHEAP: dict[str, Any] = {
@@ -44,6 +44,6 @@ def lead(line: str) -> None:
     gr.HTML(f'<p class="lead">{line}</p>', apply_default_css=False)
 
 
-def toast(problem: object, title: str) -> None:
+def toast(problem: object) -> None:
     """A problem as a message over the page. Gradio renders it as HTML, so it is escaped."""
-    gr.Warning(str(escape(problem)), title=title)
+    gr.Warning(str(escape(problem)))

@@ -81,7 +81,7 @@ def _decode(shelf: Shelf, model: str, prompt: str, new: int, *controls: Any) -> 
             for one in options
         ]
     except UserError as problem:
-        toast(problem, "Not decoded")
+        toast(problem)
         return gr.skip(), gr.skip(), gr.skip(), gr.skip(), gr.Timer(active=False)
     last = _longest(traces)
     return traces, gr.Slider(maximum=last, value=last), *_frame(traces, last), gr.Timer(active=False)
@@ -93,7 +93,7 @@ def _longest(traces: Any) -> int:
 
 def _frame(traces: Any, step: int) -> tuple[Any, Any]:
     if not traces:
-        toast("Decode the prompt first.", "Nothing to show")
+        toast("Decode the prompt first.")
         return gr.skip(), gr.skip()
     left, right = (trace_view(label, prompt, trace, max(0, int(step))) for label, prompt, trace in traces)
     return left, right

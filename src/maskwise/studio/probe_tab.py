@@ -19,7 +19,7 @@ TASK, POINT, RELEVANT = "animal-largest", 4, 1  # what the page asks first
 def probe_tab(app: gr.Blocks, shelf: Shelf) -> None:
     first = probing.draw_question(TASK, POINT, RELEVANT)
     lead(
-        "One question with masks after the answer: the curve shows the right answer's probability, the colour which "
+        "One question with masks after the answer. The curve shows the right answer's probability; colours show which "
         "tokens the answer depends on."
     )
     with gr.Row():

@@ -36,7 +36,7 @@ def runs_tab(tab: gr.Tab, root: Path) -> None:
         try:
             return page_view(page_of(root, name, None if second == NONE else second))
         except UserError as problem:
-            toast(problem, "No report")
+            toast(problem)
             return gr.skip()
 
     def fill() -> Iterator[Any]:

@@ -38,7 +38,7 @@ def strategy_controls(title: str, rule: str) -> list[gr.components.Component]:
 
 
 def parameter_slider(strategy: Strategy, parameter: Parameter, visible: bool = True) -> gr.Slider:
-    """From 0 to the largest value; without one to twice what the strategy's own settings reach. The default is hit."""
+    """From 0 to the largest value, or to twice what the strategy's own settings reach. The step reaches the default."""
     reached = [parameter.default, *(speed.get(parameter.name, 0) for speed in strategy.speeds), 1]
     largest = 2 * ceil(max(reached)) if parameter.largest == sys.float_info.max else parameter.largest
     step = 0.01 if round(parameter.default, 2) == parameter.default else 0.001

@@ -126,9 +126,14 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
 
 def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
     """Measures of all masked positions under the first strategy."""
-    first = next(record.condition for record in records if record.evidence)
+    first = next((record.condition for record in records if record.evidence), {})
     kept = ("predictions", "sure", "right", "error", "error_low", "error_high", "auroc", "temperature")
-    return by_source(records, first, lambda group: {name: judged(group, MASKED)[name] for name in kept})
+
+    def measured(group: Sequence[Record]) -> Evidence:
+        found = judged(group, MASKED)
+        return {name: found[name] for name in kept}
+
+    return by_source(records, first, measured)
 
 
 # How it is shown

@@ -218,8 +218,10 @@ def finding_of_models(section: Section, readings: Sequence[Reading], shows: Sequ
         lines = section.says(reading) if section.points(reading) else []
         found.setdefault(first_finding(section, lines, LONGEST_HEADING * 3 // 4), []).append(reading.label)
     found.pop("", None)
-    each = [f"{' and '.join(labels)}: {line[0].lower()}{line[1:]}" for line, labels in found.items()]
-    return "; ".join(each)
+    return "; ".join(
+        f"{' and '.join(labels)}: {line if line[1:2].isupper() else line[0].lower() + line[1:]}"
+        for line, labels in found.items()
+    )
 
 
 def first_finding(section: Section, shows: Sequence[str], longest: int = LONGEST_HEADING) -> str:
