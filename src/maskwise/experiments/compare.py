@@ -293,7 +293,8 @@ def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
     own = pairs["mask-count"]
     most = {max((r.masks for r in side), default=0) for side in own}
     same_most = len(most) == 1
-    at_two, at_most = ([[r for r in side if r.masks in masks] for side in own] for masks in ({2}, most))
+    then_two, now_two = ([r for r in side if r.masks == 2] for side in own)
+    then_most, now_most = ([r for r in side if r.masks in most] for side in own)
     return Changes(
         reduction=reduction(*own),
         few_steps={steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
@@ -304,8 +305,8 @@ def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
         accuracy_most_masks=(
             accuracy_change(*own, keep=lambda c: c["masks"] in most) if same_most else null_score(OTHER_MOST)
         ),
-        nll_k2=mean_change(*at_two, field="nll"),
-        nll_most_masks=mean_change(*at_most, field="nll") if same_most else null_score(OTHER_MOST),
+        nll_k2=mean_change(then_two, now_two, "nll"),
+        nll_most_masks=mean_change(then_most, now_most, "nll") if same_most else null_score(OTHER_MOST),
         multi_step_accuracy=accuracy_change(*pairs["few-steps"], keep=lambda c: True),
         nelbo=mean_change(*pairs["nelbo"], field="nll"),
         confidence=mean_change(*own, field="confidence"),
