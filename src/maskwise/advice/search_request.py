@@ -57,6 +57,7 @@ class SearchRequest:
 
     def without_caches(self, name: str) -> "SearchRequest":
         """The same for a model that takes no canvas cache; refused where the user named one."""
+        assert isinstance(self.space, SearchSpace)  # of a model opened here
         if self.space.caches not in (SearchSpace.caches, EMBEDDED_SPACE.caches, ("none",)):
             raise UserError(f"{name} takes no canvas cache: leave --caches out")
         return replace(self, space=replace(self.space, caches=("none",)))
