@@ -23,16 +23,16 @@ from rich.console import Console
 from rich.progress import track
 from scipy import stats
 
+from closed_forms import closed_form, equivalence
 from maskwise.diffusion import Noised, blockwise
 from maskwise.models.families.llada import LLaDAConfig
 from maskwise.models.model import Model
 from maskwise.probes.answers.puzzles import solve
 from maskwise.probes.library.coherence import BLIND, areas
 from maskwise.probes.paces import ITEMS, Pace, paces
-from maskwise.scoring.claims import equivalence
 from maskwise.support.files import replace_file
 from maskwise.tasks.prompts import Prompt
-from maskwise.tasks.word_puzzles import NAMES, Name, PuzzlePrompt, closed_form, make_puzzle
+from maskwise.tasks.word_puzzles import NAMES, Name, PuzzlePrompt, make_puzzle
 from small_llada import train_small
 
 WORDS = 8

@@ -5,12 +5,13 @@ import math
 import pytest
 import torch
 
+from closed_forms import closed_form
 from helpers.oracle import oracle
 from maskwise.decoding.exact import outcomes
 from maskwise.decoding.generate import generate
 from maskwise.decoding.strategies import STRATEGIES, find_strategy
 from maskwise.support.errors import UserError
-from maskwise.tasks.word_puzzles import NAMES, closed_form, ideal_marginals, make_puzzle
+from maskwise.tasks.word_puzzles import NAMES, ideal_marginals, make_puzzle
 
 N, OTHER, MASK = 3, 3, 4  # items 0..2, the replacement, the mask
 CANVAS = (MASK,) * N

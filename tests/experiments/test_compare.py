@@ -21,6 +21,7 @@ from maskwise.experiments.compare import compare, compare_runs
 from maskwise.models.checkpoints.locations import ZOO
 from maskwise.models.peft_access import linear_targets
 from maskwise.report.words.comparison import change_in_words, rows_of, share_gone
+from maskwise.report.words.finding import finding
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
 from maskwise.scoring.intervals import none_seen
 from maskwise.scoring.scores import score
@@ -115,9 +116,51 @@ def test_lowering_the_accuracy_with_two_masks_recovers_nothing(tmp_path):
     found = result["changes"]["tiny-llada+ma"]["mask_loss"]
     assert found["value"] == pytest.approx(0) and found["low"] < 0 < found["high"]
     assert found["ends"] == {"before": pytest.approx([0.8, 0.5]), "after": pytest.approx([0.5, 0.5])}
+    assert result["recovered"] == found and next(iter(result.to_dict())) == "recovered"
+    assert result["reduction"]["value"] == pytest.approx(1)
     rows = {row.name: row for row in rows_of(result["models"], result["changes"])}
+    assert list(rows)[:2] == ["Accuracy, 2 masks", "Accuracy, 100 masks"]
     (lost,) = [row for name, row in rows.items() if name.startswith("Lost to")]
     assert lost.changes[0].startswith("0\u00a0% recovered (")
+
+
+def with_nll(folder, nll):
+    """The records with the negative log-likelihood that (masks, point) has, or without any where it is None."""
+    kept = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    kept = [record | {"nll": nll(record["masks"], record["point"])} for record in kept]
+    (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in kept))
+    return folder
+
+
+def test_likelihoods_are_compared_at_both_ends(tmp_path):
+    """With 2 masks tuning takes 0.5 nats from every point; with 100 masks 1 nat, and 0.2 more per further point."""
+    runs = [
+        with_nll(write_run(tmp_path / name, mask_probes([8] * 4, [many] * 4), model, **SEED), nll)
+        for name, many, model, nll in (
+            ("before", 5, DIFFUSION, lambda masks, point: 1 + masks / 50 + point / 10),
+            ("after", 7, TUNED, lambda masks, point: 0.54 + point / 10 if masks == 2 else 2 - point / 10),
+            ("silent", 7, TUNED | {"name": "silent"}, lambda masks, point: None),
+        )
+    ]
+    result, readings = compare_runs(runs)
+    before, after, silent = result.models.values()
+    assert [before.nll_k2, before.nll_most_masks] == pytest.approx([1.04 + 0.45, 3 + 0.45])
+    assert [after.nll_k2, after.nll_most_masks] == pytest.approx([0.54 + 0.45, 2 - 0.45])
+    assert silent.nll_k2 is silent.nll_most_masks is None
+    changes = result.changes["tiny-llada+ma"]
+    assert changes.nll_k2.value == pytest.approx(-0.5)
+    most = changes.nll_most_masks
+    half = stats.t.ppf(0.975, 4 * 9) * np.std(0.2 * np.arange(10), ddof=1) / np.sqrt(40)  # paired, within four tasks
+    assert (most.value, most.low, most.high) == pytest.approx((-1.9, -1.9 - half, -1.9 + half))
+    assert result.changes["silent"].nll_most_masks.value is None
+    rows = {row.name: row for row in rows_of(result.models, result.changes)}
+    assert rows["NLL, 2 masks"].values == ("1.49", "0.99", "–")
+    assert rows["NLL, 100 masks"].values == ("3.45", "1.55", "–")
+    assert rows["NLL, 100 masks"].changes[0].startswith("−1.900 (−2.0") and rows["NLL, 100 masks"].changes[1] == "–"
+    told = finding(readings[:2], compared=True).sentence.replace("\u00a0", " ")
+    assert "As a mitigation it counts: with 100 masks accuracy rises, +20.0 points (" in told
+    assert "likelihood rises, negative log-likelihood −1.90 nats (−2.0" in told
+    assert "likelihoods were not measured" in finding([readings[0], readings[2]], compared=True).sentence
 
 
 def test_the_price_of_a_cure_is_also_measured_on_recall(tmp_path):

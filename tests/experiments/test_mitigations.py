@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec import UNSET
 from rich.console import Console
+from scipy import stats
 from transformers import PretrainedConfig
 from typer.testing import CliRunner
 
@@ -22,11 +23,14 @@ from maskwise.decoding.generate import generate
 from maskwise.experiments import mitigations
 from maskwise.experiments.first_answers import (
     MASKS,
+    BothEnds,
+    Marked,
     PreparedQuestion,
     Remembering,
     answer,
     biased_answers,
     first_tokens,
+    with_both_ends,
 )
 from maskwise.experiments.mitigations import (
     Exam,
@@ -40,7 +44,7 @@ from maskwise.experiments.mitigations import (
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, method_of, with_method
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.report.pages.mitigations_page import cures_result, frontier, what_it_shows
-from maskwise.scoring.changes import recovered_share
+from maskwise.scoring.changes import NatsDifference, recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.scores import Score
 from maskwise.scoring.skill import task_skill
@@ -63,13 +67,88 @@ def small_llada(seed=0):
     )
 
 
+def tokens(model, prompts, options):
+    return [one.token for one in first_tokens(model, prompts, options, MASKS)]
+
+
 @pytest.mark.parametrize("mitigation", WITHOUT_ADAPTER, ids=lambda one: one.name)
 def test_leaving_early_reads_what_the_whole_decoding_would_have_written(mitigation):
     model = small_llada()
     prompts = [[5, 6, 7, 8], [9, 10, 11]]
     whole = generate(model, prompts, MASKS, **mitigation.options)
-    assert first_tokens(model, prompts, mitigation.options, MASKS) == [one.ids[0] for one in whole]
+    assert tokens(model, prompts, mitigation.options) == [one.ids[0] for one in whole]
     assert MASKS / whole[0].forwards == mitigation.tokens_per_pass
+
+
+def test_the_likelihood_is_that_of_the_right_answer_in_the_step_that_commits_it():
+    """In one step that of a plain prediction; in several that of the canvas before the step."""
+    model, prompts, right = small_llada(), [[5, 6, 7, 8], [9, 10, 11]], 12
+    questions = [PreparedQuestion("t", point, tuple(prompt), right) for point, prompt in enumerate(prompts)]
+
+    def plain(prompt, canvas):
+        (logits,) = model.predict([[*prompt, *canvas]], [[len(prompt)]])
+        return -logits[0].double().log_softmax(-1)[right].item()
+
+    for masks in (2, MASKS):
+        found = answer(model, questions, {"steps": 1}, masks)
+        assert [one.nll for one in found] == pytest.approx(
+            [plain(prompt, [model.mask_id] * masks) for prompt in prompts], abs=1e-4
+        )
+    before = []  # the canvas that the committing step saw, from a decoding of one prompt alone
+    steps = BY_NAME["40-step unmasking"].options
+    generate(model, prompts[:1], MASKS, on_step=lambda seen: before.append(list(seen.canvases[0][4:])), **steps)
+    committed = next(step for step, canvas in enumerate(before) if canvas[0] != model.mask_id)
+    seen = before[committed - 1] if committed else [model.mask_id] * MASKS
+    assert answer(model, questions[:1], steps, MASKS)[0].nll == pytest.approx(plain(prompts[0], seen), abs=1e-4)
+
+
+def test_likelihoods_at_both_ends_are_paired_with_the_baseline():
+    """Ten questions; 200 masks cost 2 nats, of which the adapter takes back 1.5, more or less by turns."""
+
+    def answers(nll):
+        return [Marked("t", point, point < 6, None if nll is None else nll(point)) for point in range(10)]
+
+    found = BothEnds(
+        {None: answers(lambda point: 0.5), 0: answers(lambda point: 0.6)},
+        {
+            "baseline": answers(lambda point: 2.5),
+            "tuned": answers(lambda point: 1.0 + 0.1 * (-1) ** point),
+            "vote": answers(None),
+        },
+    )
+    tuned, vote = (
+        with_both_ends(mitigation_result(name, None), found, number, "baseline")
+        for name, number in (("tuned", 0), ("vote", None))
+    )
+    half = stats.t.ppf(0.975, 9) * np.std([0.1, -0.1] * 5, ddof=1) / np.sqrt(10)
+    change = tuned.nll_difference
+    assert (tuned.nll_two_masks, tuned.nll) == pytest.approx((0.6, 1.0))
+    assert (change.difference, change.low, change.high) == pytest.approx((-1.5, -1.5 - half, -1.5 + half))
+    assert (vote.nll_two_masks, vote.nll, vote.nll_difference) == (pytest.approx(0.5), None, None)
+
+
+def test_a_mitigation_counts_only_if_the_likelihood_rises_too():
+    gained = {"difference": 0.3, "difference_low": 0.2}
+    nats = {name: NatsDifference(difference=value, low=value - 0.2, high=value + 0.2, rules_low=None, rules_high=None)
+            for name, value in (("up", -0.5), ("down", 0.1))}  # fmt: skip
+    rows = [
+        mitigation_result("baseline", 0.4, nll_two_masks=0.5, nll=2.0),
+        mitigation_result("tuning", 0.7, nll_two_masks=0.6, nll=1.5, nll_difference=nats["up"], **gained),
+        mitigation_result("window", 0.7, nll_two_masks=0.5, nll=2.1, nll_difference=nats["down"], **gained),
+        mitigation_result("voting", 0.7, nll_two_masks=0.5, **gained),
+        mitigation_result("blocks", 0.4, nll_two_masks=0.5, nll=1.5, nll_difference=nats["up"]),
+    ]
+    result = cures_result(all_results(rows))
+    assert "both rise, so these count as mitigations: tuning." in result.sentences[1]
+    assert "does not rise significantly, so these do not count: window." in result.sentences[1]
+    assert "Likelihoods were not measured of: voting." in result.sentences[1]
+    cells = {row[0]: row[1:] for row in result.second.rows}
+    assert cells["baseline"] == ("0.50", "2.00", "", "")
+    assert cells["tuning"] == ("0.60", "1.50", "−0.50 (−0.70 to −0.30)", "accuracy, likelihood")
+    assert (cells["window"][-1], cells["voting"][1:], cells["blocks"][-1]) == (
+        "accuracy", ("–", "–", "accuracy"), "likelihood",
+    )  # fmt: skip
+    assert cures_result(all_results([mitigation_result("baseline", 0.4)])).second is None  # a file of an older version
 
 
 def test_a_remembered_pass_changes_no_answer_and_is_taken_once():
@@ -80,8 +159,8 @@ def test_a_remembered_pass_changes_no_answer_and_is_taken_once():
     remembering = Remembering(model)
     for prompt in ([5, 6, 7, 8], [9, 10, 11]):
         for name in ("baseline", "small blocks", "growing canvas"):
-            plain = first_tokens(model, [prompt], BY_NAME[name].options, MASKS)
-            assert first_tokens(remembering, [prompt], BY_NAME[name].options, MASKS) == plain
+            plain = tokens(model, [prompt], BY_NAME[name].options)
+            assert tokens(remembering, [prompt], BY_NAME[name].options) == plain
     passes.clear()
     for _ in range(2):
         first_tokens(remembering, [[9, 10, 11]], BY_NAME["baseline"].options, MASKS)
@@ -149,6 +228,7 @@ def test_the_table_has_every_mitigation_and_a_paired_test():
         assert entry["training"] == ("none" if rows[entry["cure"]].tuned is None else "3 steps of 2 pairs")
         assert entry["tokens_per_pass"] == (200 if rows[entry["cure"]].options["steps"] == 1 else 5)
         assert rows[entry["cure"]].tuned is not None or entry["two_masks"] == found["two_masks"]  # weights unchanged
+        assert (entry["nll"] is None) == (entry["cure"] == "temporal voting") and entry["nll_two_masks"] > 0
         if entry["cure"] != "baseline":
             ends = entry["recovered"]["ends"]
             assert ends["before"] == pytest.approx([found["two_masks"]["accuracy"], found["cures"][0]["accuracy"]])
@@ -302,7 +382,7 @@ def test_on_blocks_a_mitigation_takes_the_passes_that_are_said_or_is_left_out(mi
         model = small_sdar()
         made = generate(model, [[5] * 6], MASKS, **chosen.options)[0]
         assert made.forwards == passes_over_blocks(chosen.options, 6, block)
-        assert first_tokens(model, [[5] * 6], chosen.options, MASKS) == [made.ids[0]]
+        assert tokens(model, [[5] * 6], chosen.options) == [made.ids[0]]
 
 
 def test_a_block_model_is_compared_by_what_applies_to_it():

@@ -38,12 +38,12 @@ LIMITS = {
     "files in one folder": 20,
     "lines of the longest function body": 60,
     "lines of the longest file": 380,
-    "format exceptions": 100,
+    "format exceptions": 92,
     "circular imports": 0,
     "upward imports": 0,
     "type names defined twice": 0,
     "file names used twice": 4,  # nelbo: an objective and a probe; model: an entry point; settings, terminal
-    "string keys of records": 11,  # those of outside formats
+    "string keys of records": 8,  # those of outside formats
     "dict[str, Any] annotations": 185,  # goal: those of outside formats alone
 }
 RECORDS = {"record", "entry", "score", "claim", "summary", "manifest"}  # names of values that are structs or become so

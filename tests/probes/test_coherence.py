@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from closed_forms import closed_form
 from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.probes.answers.puzzles import ideal, solve
 from maskwise.probes.library.coherence import aup, draw_puzzles, puzzle_items
 from maskwise.probes.paces import ITEMS, Pace, paces
-from maskwise.tasks.word_puzzles import NAMES, closed_form, ideal_marginals
+from maskwise.tasks.word_puzzles import NAMES, ideal_marginals
 from maskwise.tasks.words import load_words
 
 TOKENIZER = shipped_tokenizer()

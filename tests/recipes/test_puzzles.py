@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from closed_forms import equivalence
 from helpers.oracle import oracle
 from maskwise.probes.paces import ITEMS, Pace
 from maskwise.tasks.word_puzzles import NAMES, ideal_marginals, make_puzzle
@@ -62,3 +63,13 @@ def test_training_lowers_the_loss_of_new_lines():
         return -float(p.gather(-1, torch.tensor([line[START:] for line in asked])[..., None]).mean())
 
     assert surprise(train(40, 16, seed=0)) < surprise(train(1, 16, seed=0)) - 0.3
+
+
+def test_equality_with_a_closed_form_needs_an_interval_within_the_margin():
+    """An interval that contains the closed form but reaches beyond the margin decides nothing."""
+    assert equivalence(0.39, 0.44, 0.42, 0.05) == "holds"
+    assert equivalence(0.10, 0.90, 0.42, 0.05) == "inconclusive"  # contains it, and says nothing
+    assert equivalence(0.45, 0.60, 0.42, 0.05) == "inconclusive"
+    assert equivalence(0.48, 0.60, 0.42, 0.05) == "rejected"
+    assert equivalence(0.45, 0.46, 0.42, 0.05) == "holds"  # next to it, but equal up to the margin
+    assert equivalence(None, None, 0.42, 0.05) == "inconclusive"

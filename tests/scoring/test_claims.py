@@ -8,7 +8,7 @@ from helpers.records import record as plain_record
 from maskwise.probes import PROBES
 from maskwise.probes.library.marginals import ALIKE
 from maskwise.probes.summary import claims_of
-from maskwise.scoring.claims import equivalence, holm, judged, p_value, verdict
+from maskwise.scoring.claims import holm, judged, p_value, verdict
 from maskwise.scoring.intervals import none_seen
 
 MASKS = 16
@@ -387,13 +387,3 @@ def test_claims_are_judged_for_each_number_of_relevant_examples():
     assert {found[f"{name}_1"]["verdict"] for name in OF_PAPER_A} == {"inconclusive"}
     assert found["masks-cost_1"]["claim"] == "appended masks lower the accuracy, 1 example"
     assert set(named(claims(one))) == OF_PAPER_A  # alone it is the run's main number
-
-
-def test_equality_with_a_closed_form_needs_an_interval_within_the_margin():
-    """An interval that contains the closed form but reaches beyond the margin decides nothing."""
-    assert equivalence(0.39, 0.44, 0.42, 0.05) == "holds"
-    assert equivalence(0.10, 0.90, 0.42, 0.05) == "inconclusive"  # contains it, and says nothing
-    assert equivalence(0.45, 0.60, 0.42, 0.05) == "inconclusive"
-    assert equivalence(0.48, 0.60, 0.42, 0.05) == "rejected"
-    assert equivalence(0.45, 0.46, 0.42, 0.05) == "holds"  # beside it, but equal up to the margin
-    assert equivalence(None, None, 0.42, 0.05) == "inconclusive"

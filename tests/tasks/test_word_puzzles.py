@@ -6,9 +6,10 @@ from itertools import product
 import pytest
 import torch
 
+from closed_forms import closed_form
 from helpers.known import shipped_tokenizer
 from maskwise.support.errors import UserError
-from maskwise.tasks.word_puzzles import NAMES, ask, closed_form, ideal_marginals, make_puzzle, one_token_words
+from maskwise.tasks.word_puzzles import NAMES, ask, ideal_marginals, make_puzzle, one_token_words
 from maskwise.tasks.words import load_words
 
 

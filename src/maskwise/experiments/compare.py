@@ -99,7 +99,8 @@ class Comparison:
     """The changes from the first model to the others, measured on the same questions.
 
     models: each model's own numbers by its label. changes: for every model but the first, each change with its paired
-    95 % interval. reduction: how much of the sensitivity to masks the second model lost.
+    95 % interval. reduction: how much of the degradation over mask counts is gone in the second model, also where its
+    accuracy with 2 masks fell; `recovered` counts the accuracy with the most masks alone.
     """
 
     models: dict[str, ComparedModel]
@@ -107,6 +108,11 @@ class Comparison:
     reduction: Score
     baseline: str
     readings: list[Reading] = field(repr=False)
+
+    @property
+    def recovered(self) -> Score:
+        """The share of the loss that the second model recovers with the most masks, with both ends."""
+        return next(iter(self.changes.values())).mask_loss
 
     @property
     def sentence(self) -> str:
@@ -122,6 +128,7 @@ class Comparison:
         """What `maskwise compare --json` prints."""
         return ComparisonResult(
             finding=self.sentence,
+            recovered=self.recovered,
             models=self.models,
             reduction=self.reduction,
             changes=self.changes,
@@ -197,8 +204,14 @@ def compare_runs(folders: Sequence[Path]) -> tuple[ComparisonResult, list[Readin
         changes = {
             reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
         }
-    reduced = changes[readings[1].label].reduction
-    return ComparisonResult(models=models, reduction=reduced, changes=changes, baseline=readings[0].label), readings
+    second = changes[readings[1].label]
+    return ComparisonResult(
+        recovered=second.mask_loss,
+        models=models,
+        reduction=second.reduction,
+        changes=changes,
+        baseline=readings[0].label,
+    ), readings
 
 
 def shared_counts(readings: Sequence[Reading]) -> set[int] | None:
@@ -236,8 +249,10 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         for entry in reading.entries("recall")
         if with_two_masks(entry.condition) and entry.accuracy is not None
     ]
-    at_two = next((e.accuracy for e in counts if e.masks == 2), None)
-    at_most = max(counts, key=lambda e: e.masks).accuracy if counts else None
+    two = next((e for e in counts if e.masks == 2), None)
+    most = max(counts, key=lambda e: e.masks, default=None)
+    at_two, at_most = (None if end is None else end.accuracy for end in (two, most))
+    nll_two, nll_most = (None if end is None or end.nll is UNSET else end.nll for end in (two, most))
     return ComparedModel(
         skill=reading.summary.skill,
         degradation=scores["degradation"].value,
@@ -246,6 +261,8 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         accuracy_k2=at_two,
         accuracy_most_masks=at_most,
         mask_loss=None if at_two is None or at_most is None else at_two - at_most,
+        nll_k2=nll_two,
+        nll_most_masks=nll_most,
         recall=_mean(recalled),
         most_masks=max((e.masks for e in counts), default=None),
         mask_counts=sorted(e.masks for e in alike),
@@ -276,6 +293,8 @@ def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
     own = pairs["mask-count"]
     most = {max((r.masks for r in side), default=0) for side in own}
     same_most = len(most) == 1
+    then_two, now_two = ([r for r in side if r.masks == 2] for side in own)
+    then_most, now_most = ([r for r in side if r.masks in most] for side in own)
     return Changes(
         reduction=reduction(*own),
         few_steps={steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
@@ -286,6 +305,8 @@ def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
         accuracy_most_masks=(
             accuracy_change(*own, keep=lambda c: c["masks"] in most) if same_most else null_score(OTHER_MOST)
         ),
+        nll_k2=mean_change(then_two, now_two, "nll"),
+        nll_most_masks=mean_change(then_most, now_most, "nll") if same_most else null_score(OTHER_MOST),
         multi_step_accuracy=accuracy_change(*pairs["few-steps"], keep=lambda c: True),
         nelbo=mean_change(*pairs["nelbo"], field="nll"),
         confidence=mean_change(*own, field="confidence"),

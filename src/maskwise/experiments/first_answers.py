@@ -1,11 +1,13 @@
-"""The first token that a way of decoding writes after each question, on a canvas of 200 masks."""
+"""The first token that a way of decoding writes after each question, on a canvas of 200 masks, and what it measures."""
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UNSET, structs
 from torch import Tensor
 
 from maskwise.decoding.generate import Snapshot, generate
@@ -15,16 +17,21 @@ from maskwise.models.model import Model
 from maskwise.probes.answers.changed_attention import ask_changed
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
 from maskwise.records.groups import ColumnGroup, Group
+from maskwise.scoring.changes import paired_difference, paired_nats, recovered_share
+from maskwise.scoring.experiment_results import Accuracy, MitigationResult
+from maskwise.scoring.intervals import accuracy_interval
 
 MASKS = 200
 
 
 class Marked(NamedTuple):
-    """Whether the answer to a question was right."""
+    """Whether the answer to a question was right. nll: negative log-likelihood of the right answer in the step that
+    wrote one, in nats; None of a vote, which takes all steps."""
 
     task: str
     point: int
     correct: bool
+    nll: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,8 +62,22 @@ class Remembering(Model):
         return self.last[1]
 
 
+class FirstToken(NamedTuple):
+    """What was written right after a prompt, and the log-probabilities of all tokens there in that step, [V]."""
+
+    token: int | None = None
+    log_p: Tensor | None = None
+
+    def nll(self, right: int) -> float | None:
+        """Of the right token; None where the model gave no finite number."""
+        nats = math.nan if self.log_p is None else -float(self.log_p[right])
+        return nats if math.isfinite(nats) else None
+
+
 def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Marked]:
-    return marked(questions, first_tokens(model, [question.prompt for question in questions], options, masks))
+    written = first_tokens(model, [question.prompt for question in questions], options, masks)
+    nll = [one.nll(question.answer_id) for question, one in zip(questions, written, strict=True)]
+    return marked(questions, [one.token for one in written], nll)
 
 
 def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Marked]:
@@ -68,30 +89,34 @@ def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[
         ids = (*question.prompt, *[model.mask_id] * MASKS)
         extra = tuple(range(start + 2, length))
         prompts.append(ChangedPrompt(ids, start, question.answer_id, MASKS, extra=extra, attention=BIASED))
-    return marked(questions, [answer.token for answer in ask_changed(model, prompts)])
+    found = ask_changed(model, prompts)
+    return marked(questions, [one.token for one in found], [one.nll for one in found])
 
 
-def marked(questions: Sequence[PreparedQuestion], tokens: Sequence[int | None]) -> list[Marked]:
+def marked(
+    questions: Sequence[PreparedQuestion], tokens: Sequence[int | None], nll: Sequence[float | None]
+) -> list[Marked]:
     return [
-        Marked(question.task, question.point, token == question.answer_id)
-        for question, token in zip(questions, tokens, strict=True)
+        Marked(question.task, question.point, token == question.answer_id, nats)
+        for question, token, nats in zip(questions, tokens, nll, strict=True)
     ]
 
 
 def first_tokens(
     model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
-) -> list[int | None]:
+) -> list[FirstToken]:
     """The first token that `generate` writes after each prompt; it stops once all are known. A vote needs all
     steps."""
     if "vote" in options:
-        return [one.ids[0] for one in generate(model, prompts, masks, **options)]
-    found: list[int | None] = [None] * len(prompts)
+        return [FirstToken(one.ids[0]) for one in generate(model, prompts, masks, **options)]
+    found = [FirstToken() for _ in prompts]
 
     def watch(snapshot: Snapshot) -> None:
         for number, (prompt, canvas) in enumerate(zip(prompts, snapshot.canvases, strict=True)):
-            if canvas[len(prompt)] != model.mask_id:
-                found[number] = canvas[len(prompt)]
-        if None not in found:
+            if found[number].token is None and canvas[len(prompt)] != model.mask_id:
+                asked = snapshot.places == snapshot.sheet.starts[number] + len(prompt)
+                found[number] = FirstToken(canvas[len(prompt)], snapshot.rows.logits[asked][0].log_softmax(-1))
+        if all(one.token is not None for one in found):
             raise _Answered
 
     with suppress(_Answered):
@@ -108,9 +133,12 @@ class BothEnds:
 
 
 def answer_columns(answers: Sequence[Marked]) -> Group:
-    """The answers as records in columns, for intervals and tests."""
-    tasks, points, correct = zip(*answers, strict=True)
-    return ColumnGroup("", {}, tasks, points, {"correct": np.array(correct, dtype=float)})
+    """The answers as records in columns, for intervals and tests. Likelihoods only where all answers have one."""
+    tasks, points, correct, nll = zip(*answers, strict=True)
+    columns = {"correct": np.array(correct, dtype=float)}
+    if None not in nll:
+        columns["nll"] = np.array(nll, dtype=float)
+    return ColumnGroup("", {}, tasks, points, columns)
 
 
 def answer_tables(sides: Sequence[Sequence[Marked]]) -> dict[str, np.ndarray]:
@@ -119,3 +147,40 @@ def answer_tables(sides: Sequence[Sequence[Marked]]) -> dict[str, np.ndarray]:
     for same in zip(*sides, strict=True):
         by_task.setdefault(same[0].task, []).append([float(one.correct) for one in same])
     return {task: np.array(rows) for task, rows in by_task.items()}
+
+
+def with_both_ends(entry: MitigationResult, found: BothEnds, tuned: int | None, baseline: str) -> MitigationResult:
+    """Accuracy and likelihood at both ends, paired differences from the baseline, the share of the loss recovered.
+
+    tuned: the number of the adapter. baseline: the name of the mitigation that differences are from.
+    """
+    answers, before = found.by_name[entry.cure], found.by_name[baseline]
+    many, few, base = map(answer_columns, (answers, found.two_masks[tuned], before))
+    accuracy, low, high = accuracy_interval(many)
+    few_accuracy, few_low, few_high = accuracy_interval(few)
+    change = paired_difference(many, base)
+    sides = (found.two_masks[None], before, found.two_masks[tuned], answers)
+    return structs.replace(
+        entry,
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        two_masks=Accuracy(accuracy=few_accuracy, low=few_low, high=few_high),
+        difference=change.difference,
+        difference_low=change.low,
+        difference_high=change.high,
+        nll_two_masks=_mean_nll(found.two_masks[tuned]),
+        nll=_mean_nll(answers),
+        nll_difference=paired_nats(many, base).get("nll"),
+        recovered=UNSET if entry.cure == baseline else recovered_share(answer_tables(sides)),
+    )
+
+
+def _mean_nll(answers: Sequence[Marked]) -> float | None:
+    """Mean over tasks; None where an answer has no likelihood."""
+    by_task: dict[str, list[float]] = {}
+    for one in answers:
+        if one.nll is None:
+            return None
+        by_task.setdefault(one.task, []).append(one.nll)
+    return float(np.mean([np.mean(nats) for nats in by_task.values()]))

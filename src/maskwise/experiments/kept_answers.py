@@ -19,6 +19,7 @@ class KeptAnswer(Typed, frozen=True, kw_only=True):
     task: str
     point: Count
     correct: bool
+    nll: float | None = None
 
 
 class KeptAnswers:
@@ -26,15 +27,13 @@ class KeptAnswers:
 
     def __init__(self, folder: Path | None, identity: Mapping[str, Any]) -> None:
         self.file = None if folder is None else folder / FILE
-        self.known: dict[tuple[str, str, int], bool] = {}
+        self.known: dict[tuple[str, str, int], Marked] = {}
         if self.file is None:
             return
         first, *lines = read_bytes(self.file).split(b"\n") if self.file.exists() else [b""]
         if _is_of(first, identity):
             self._read(lines[:-1])  # the last was torn by a kill, or is empty
-        answers = [
-            {"cure": cure, "task": task, "point": n, "correct": right} for (cure, task, n), right in self.known.items()
-        ]
+        answers = [{"cure": cure} | answer._asdict() for (cure, _, _), answer in self.known.items()]
         self._write([identity, *answers], append=False)
 
     def _read(self, lines: Iterable[bytes]) -> None:
@@ -43,13 +42,14 @@ class KeptAnswers:
                 answer = decode(line, KeptAnswer)
             except ValueError:
                 raise UserError(f"{self.file} line {number} is not an answer: remove the file to begin again") from None
-            self.known[answer.cure, answer.task, answer.point] = answer.correct
+            known = Marked(answer.task, answer.point, answer.correct, answer.nll)
+            self.known[answer.cure, answer.task, answer.point] = known
 
     def or_ask(self, cure: str, questions: Sequence[PreparedQuestion], ask: Callable[[], list[Marked]]) -> list[Marked]:
         """The answers on file, or those that `ask` gives, which are kept."""
         keys = [(cure, question.task, question.point) for question in questions]
         if all(key in self.known for key in keys):
-            return [Marked(task, point, self.known[cure, task, point]) for _, task, point in keys]
+            return [self.known[key] for key in keys]
         answers = ask()
         if self.file is not None:
             self._write({"cure": cure} | answer._asdict() for answer in answers)

@@ -4,8 +4,10 @@ Every mitigation decodes the same questions on a canvas of 200 masks, greedily, 
 reading order. The cost is its speed (tokens per forward pass) and the training it needs. All decoders but the one-step
 ones take 40 steps for the 200 tokens, so they are compared at equal speed.
 
-Of each both ends are measured, before and after: accuracy with 2 masks (only training can change it) and with 200. The
-share of the loss that is recovered is (a200' - a200) / (a2 - a200), so lowering the accuracy with 2 masks is no gain.
+Of each both ends are measured, before and after: accuracy and likelihood with 2 masks (only training can change them)
+and with 200. The share of the loss that is recovered is (a200' - a200) / (a2 - a200), so lowering the accuracy with 2
+masks is no gain. A mitigation counts only if accuracy and likelihood with 200 masks both rise. The likelihood is that
+of the right answer in the step that commits an answer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from maskwise.decoding.canvas import plan
 from maskwise.decoding.schedule import spread_steps
@@ -27,8 +29,8 @@ from maskwise.experiments.first_answers import (
     Remembering,
     answer,
     answer_columns,
-    answer_tables,
     biased_answers,
+    with_both_ends,
 )
 from maskwise.experiments.kept_answers import KeptAnswers
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
@@ -42,7 +44,7 @@ from maskwise.models.model import Model
 from maskwise.report.pages.mitigations_page import cures_result
 from maskwise.report.pages.results import make_folder, write_result
 from maskwise.runs.runner import batch_budget
-from maskwise.scoring.changes import paired_difference, recovered_share
+from maskwise.scoring.changes import paired_difference
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.skill import task_skill
@@ -164,9 +166,9 @@ def cures(
 
     Returns:
         What `maskwise cures --json` prints: {"model", "masks", "n", "two_masks", "cures": [...]}, each mitigation with
-        its accuracy at 2 and at 200 masks, its difference from the baseline and the share of the loss recovered with
-        95 % intervals, its tokens per pass and its training. It is also a dictionary, as until version 0.3:
-        `found["n"]`, `json.dumps(found)`.
+        its accuracy and negative log-likelihood at 2 and at 200 masks, their differences from the baseline and the
+        share of the loss recovered with 95 % intervals, its tokens per pass and its training. It is also a dictionary,
+        as until version 0.3: `found["n"]`, `json.dumps(found)`.
 
     >>> import maskwise as mw
     >>> found = mw.cures("tiny-llada", points=1)  # a minute
@@ -345,8 +347,8 @@ def draw_questions(model: Model, exam: Exam) -> list[PreparedQuestion]:
 
 
 def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdapter]) -> MitigationResult:
-    """Both ends, the paired difference from the baseline and the share of the loss recovered, with their intervals."""
-    answers, tuned = found.by_name.get(mitigation.name), mitigation.tuned
+    """With what was measured, where the mitigation was run."""
+    tuned = mitigation.tuned
     trained = adapters[tuned].training if tuned is not None and tuned < len(adapters) else NEEDS_TRAINING
     entry = MitigationResult(
         cure=mitigation.name,
@@ -360,20 +362,4 @@ def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdap
         tokens_per_pass=mitigation.tokens_per_pass,
         training="none" if tuned is None else trained,
     )
-    if answers is None:
-        return entry
-    accuracy, low, high = accuracy_interval(answer_columns(answers))
-    few, few_low, few_high = accuracy_interval(answer_columns(found.two_masks[tuned]))
-    change = paired_difference(answer_columns(answers), answer_columns(found.by_name[BASELINE.name]))
-    sides = (found.two_masks[None], found.by_name[BASELINE.name], found.two_masks[tuned], answers)
-    return structs.replace(
-        entry,
-        accuracy=accuracy,
-        low=low,
-        high=high,
-        two_masks=Accuracy(accuracy=few, low=few_low, high=few_high),
-        difference=change.difference,
-        difference_low=change.low,
-        difference_high=change.high,
-        recovered=UNSET if mitigation.name == BASELINE.name else recovered_share(answer_tables(sides)),
-    )
+    return with_both_ends(entry, found, tuned, BASELINE.name) if mitigation.name in found.by_name else entry

@@ -131,12 +131,13 @@ def variations(card: ScoreCard) -> list[tuple[str, Any]]:
     other_block = None if block is not None and block < card.canvas else next(
         (size for size in (32, 16, 8) if size < card.canvas and card.canvas % size == 0), None
     )  # fmt: skip
+    word = ("Answer:", "Solution:") if "Answer:" in card.template else ("A:", "Answer:")  # another one for the answer
     found = [
         ("steps", max(1, steps // 2)),
         ("canvas", max(1, card.canvas // 2)),
         ("block", other_block),
         ("shots", 0 if card.shots else 2),
-        ("template", _spaced(card.template)),
+        ("template", card.template.replace(*word)),
         ("strategy", "entropy" if card.strategy == "low-confidence" else "low-confidence"),
         ("temperature", 0.0 if card.temperature else 0.2),
         ("batch", 1 if card.batch > 1 else 8),
@@ -152,11 +153,6 @@ def variations(card: ScoreCard) -> list[tuple[str, Any]]:
             continue
         possible.append((setting, value))
     return possible
-
-
-def _spaced(template: str) -> str:
-    """The same template with another word for the answer."""
-    return template.replace("Answer:", "Solution:") if "Answer:" in template else template.replace("A:", "Answer:")
 
 
 # The questions

@@ -157,7 +157,8 @@ class MaskwiseLM(LM):
         for length in dict.fromkeys(len(pairs[number][1]) for number in open_questions):
             self.masks_of_greedy_check.add(length + masks)
             same = [number for number in open_questions if len(pairs[number][1]) == length]
-            for part in _parts(same, self.batch_size):
+            for first in range(0, len(same), self.batch_size):
+                part = same[first : first + self.batch_size]
                 decoded = greedy_answers(self.model, [pairs[number][0] for number in part], length, masks)
                 for number, ids in zip(part, decoded, strict=True):
                     answers[number] = ids == pairs[number][1]
@@ -261,8 +262,3 @@ def decoding_options(arguments: dict[str, Any]) -> DecodingOptions:
     if parameters:
         given["parameters"] = dict(given.get("parameters") or {}) | parameters
     return DecodingOptions(**given)
-
-
-def _parts(items: list[Any], size: int) -> Iterator[list[Any]]:
-    for first in range(0, len(items), size):
-        yield items[first : first + size]

@@ -41,7 +41,6 @@ from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
 
 Verdict = Literal["holds", "in direction", "rejected", "inconclusive"]
-Equivalence = Literal["holds", "rejected", "inconclusive"]
 Strata = dict[str, np.ndarray]
 
 LEVEL = 0.05
@@ -202,23 +201,6 @@ def p_value(claim: Claim, against: float) -> float | None:
     room = value - test.bounds[0] if value > against else test.bounds[1] - value
     share = min(1.0, abs(value - against) / room) if room > 0 else 1.0
     return float((1 - share) ** test.points)
-
-
-# Equivalence with a known value
-
-
-def equivalence(low: float | None, high: float | None, known: float, margin: float) -> Equivalence:
-    """Whether a value equals a known one (a closed form) up to a margin, by two one-sided tests (Schuirmann 1987).
-
-    holds: the whole 95 % interval is within the margin of the known value; rejected: it is wholly beyond; else
-    inconclusive. An interval that contains the known value but reaches beyond the margin decides nothing, so few
-    questions never make a claim hold. Each one-sided test has level 2.5 %.
-    """
-    if low is None or high is None:
-        return "inconclusive"
-    if known - margin <= low and high <= known + margin:
-        return "holds"
-    return "rejected" if low > known + margin or high < known - margin else "inconclusive"
 
 
 # Claims about few-shot questions: a weighted sum of what a point gave under several conditions

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
+from maskwise.scoring.changes import NatsDifference
 from maskwise.scoring.scores import Score
 from maskwise.scoring.skill import Skill
 from maskwise.support.typed import Count, Typed
@@ -44,6 +45,14 @@ class MitigationResult(Typed, frozen=True, kw_only=True):
     difference: Annotated[float | None, Meta(description="from the baseline, over the same questions")]
     difference_low: Annotated[float | None, Meta(description="lower end")]
     difference_high: Annotated[float | None, Meta(description="upper end")]
+    nll_two_masks: Annotated[
+        float | None,
+        Meta(description="mean negative log-likelihood of the right answer with two masks, after, in nats"),
+    ] = None
+    nll: Annotated[float | None, Meta(description="with the canvas's masks, in the step that commits the answer")] = (
+        None
+    )
+    nll_difference: Annotated[NatsDifference | None, Meta(description="from the baseline, paired")] = None
     recovered: Annotated[
         Score | UnsetType, Meta(description="share of the loss recovered, (a200' - a200) / (a2 - a200), with all ends")
     ] = UNSET
@@ -75,12 +84,16 @@ class ComparedModel(Typed, frozen=True, kw_only=True):
     """A model's own numbers, null where they were not measured."""
 
     skill: Annotated[Skill | UnsetType, Meta(description="whether its answers can show a loss")] = UNSET
-    degradation: Annotated[float | None, Meta(description="(max - min) / max over mask counts")]
-    mask_tax: Annotated[float | None, Meta(description="a score")]
-    locality: Annotated[float | None, Meta(description="a score")]
     accuracy_k2: Annotated[float | None, Meta(description="with two masks")]
     accuracy_most_masks: Annotated[float | None, Meta(description="with the most")]
     mask_loss: Annotated[float | None, Meta(description="their difference")]
+    nll_k2: Annotated[
+        float | None, Meta(description="mean negative log-likelihood of the right answer with two masks, nats")
+    ] = None
+    nll_most_masks: Annotated[float | None, Meta(description="with the most")] = None
+    degradation: Annotated[float | None, Meta(description="(max - min) / max over mask counts")]
+    mask_tax: Annotated[float | None, Meta(description="a score")]
+    locality: Annotated[float | None, Meta(description="a score")]
     recall: Annotated[float | None, Meta(description="accuracy of recall, two masks")]
     most_masks: Annotated[Count | None, Meta(description="how many that is")]
     mask_counts: Annotated[list[Count], Meta(description="that degradation, mask_tax and means are over")]
@@ -97,13 +110,15 @@ class ComparedModel(Typed, frozen=True, kw_only=True):
 class Changes(Typed, frozen=True, kw_only=True):
     """What changed from the first model."""
 
+    mask_loss: Annotated[Score, Meta(description="share of the accuracy lost to the most masks that is recovered")]
+    accuracy_k2: Annotated[Score, Meta(description="change of accuracy")]
+    accuracy_most_masks: Annotated[Score, Meta(description="change of accuracy")]
+    nll_k2: Annotated[Score, Meta(description="change of the negative log-likelihood, nats")]
+    nll_most_masks: Annotated[Score, Meta(description="change of the negative log-likelihood, nats")]
     reduction: Annotated[Score, Meta(description="1 - degradation after / before")]
     few_steps: Annotated[dict[str, Score], Meta(description="the same by number of steps")]
     few_steps_reduction: Annotated[Score, Meta(description="of their mean")]
-    mask_loss: Annotated[Score, Meta(description="share of the accuracy lost to the most masks that is recovered")]
     recall: Annotated[Score, Meta(description="change of accuracy")]
-    accuracy_k2: Annotated[Score, Meta(description="change of accuracy")]
-    accuracy_most_masks: Annotated[Score, Meta(description="change of accuracy")]
     multi_step_accuracy: Annotated[Score, Meta(description="change of accuracy")]
     nelbo: Annotated[Score, Meta(description="change in nats")]
     confidence: Annotated[Score, Meta(description="change of the mean")]
@@ -114,6 +129,9 @@ class ComparisonResult(Typed, frozen=True, kw_only=True):
     """compare --json"""
 
     finding: Annotated[str | UnsetType, Meta(description="the first sentence of the page")] = UNSET
+    recovered: Annotated[
+        Score, Meta(description="share of the loss recovered with the most masks, both ends; of the second model")
+    ]
     models: Annotated[dict[str, ComparedModel], Meta(description="by label")]
     reduction: Annotated[Score, Meta(description="1 - degradation after / before, of the second model")]
     changes: Annotated[dict[str, Changes], Meta(description="of each further model, by label")]

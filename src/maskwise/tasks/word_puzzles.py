@@ -1,15 +1,9 @@
-"""Puzzles whose answer tokens depend on each other: copy, replace one, shuffle; and the accuracy of perfect marginals.
+"""Puzzles whose answer tokens depend on each other: copy, replace one, shuffle.
 
 Every right answer of a puzzle is equally likely. Given what is visible, the ideal model's marginals follow by counting
-the right answers that agree with it, and so does the chance that c tokens drawn at once from these marginals fit
-together (closed forms below; n items, r of them still masked):
-
-    copy      1                                     one answer, so that tokens cannot disagree
-    replace   one step (1 - 1/n)^(n-1) -> 1/e       exactly one item, any one, becomes another word
-    shuffle   one step n!/n^n, two tokens a step (n-1)!!/n!!
+the right answers that agree with it.
 """
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,9 +52,6 @@ def make_puzzle(name: Name, items: Sequence[Any], other: Any = None) -> Puzzle:
     return Puzzle(given, frozenset(answers))
 
 
-# Closed forms
-
-
 def ideal_marginals(puzzle: Puzzle, visible: Sequence[Any | None], vocabulary: int) -> "Tensor":
     """p(x_i | visible) of every place, [n, vocabulary]; the items are token ids, None is masked.
 
@@ -76,37 +67,6 @@ def ideal_marginals(puzzle: Puzzle, visible: Sequence[Any | None], vocabulary: i
     if not left:
         return torch.full((len(visible), vocabulary), 1 / vocabulary, dtype=torch.float64)
     return torch.nn.functional.one_hot(torch.tensor(left), vocabulary).double().mean(dim=0)
-
-
-def closed_form(name: Name, counts: Sequence[int]) -> float:
-    """The chance that the ideal model solves the task when `counts` tokens are drawn in each step (sum: n).
-
-    For any order of the places that does not depend on the tokens drawn.
-    """
-    if name == "copy":
-        return 1.0
-    return _shuffled(counts) if name == "shuffle" else _replaced(counts)
-
-
-def _shuffled(counts: Sequence[int]) -> float:
-    """c draws from the r items left are all different with r! / (r-c)! / r^c."""
-    chance, left = 1.0, sum(counts)
-    for count in counts:
-        chance *= math.perm(left, count) / left**count if count else 1.0
-        left -= count
-    return chance
-
-
-def _replaced(counts: Sequence[int]) -> float:
-    """Each of r masked places is the replaced one with 1/r, as long as none is; once one is, the rest is copying."""
-    solved, still_open, left = 0.0, 1.0, sum(counts)
-    for count in counts:
-        if count == 0:
-            continue
-        solved += still_open * count / left * (1 - 1 / left) ** (count - 1)
-        still_open *= (1 - 1 / left) ** count
-        left -= count
-    return solved
 
 
 # Prompts

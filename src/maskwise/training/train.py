@@ -179,6 +179,7 @@ class DiffusionTrainer(RunTrainer):
     """Trains with the objective of the run on rows of documents."""
 
     shown = {"nelbo": "NELBO", "mask_tax": "mask tax"}  # noqa: RUF012
+    settings: TrainSettings
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ class DiffusionTrainer(RunTrainer):
         source: Path | None,
     ) -> None:
         super().__init__(model, arguments, settings, dataset, collate_rows, held_out.noised, source)
-        self.settings, self.kept, self.teacher = settings, held_out, teacher
+        self.kept, self.teacher = held_out, teacher
         self.objective: Objective = find_objective(settings.objective)
 
     def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,6 @@ from maskwise.support.errors import UserError
 from maskwise.support.progress import Forecast, progress_bar
 from maskwise.support.terminal import one_line, open_console
 from maskwise.training.data.epochs import Epochs
-from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
 from maskwise.training.evaluation import measure
 from maskwise.training.run_folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
 from maskwise.training.settings import SharedSettings, TuneSettings
@@ -43,7 +42,6 @@ class RunTrainer(Trainer, ABC):
     """
 
     verb = "training"
-    part_names: tuple[str, ...] = ()  # terms of the loss, logged together with it
     shown: dict[str, str] = {}  # noqa: RUF012  scores that are printed while it runs, with their labels
 
     def __init__(
@@ -63,7 +61,7 @@ class RunTrainer(Trainer, ABC):
             data_collator=collator,  # type: ignore[arg-type]
             eval_dataset=list(held_out) or None,  # type: ignore[arg-type]
         )
-        self.run_settings, self.held_out, self.source = settings, held_out, source
+        self.settings, self.held_out, self.source = settings, held_out, source
         self.checkpoints = Path(str(arguments.output_dir))
         self.micro_batches: list[tuple[dict[str, Any], Tensor]] = []  # of the optimiser step under way
         self.parts: list[Tensor] = []  # one for each micro-batch since the last log, in the order of part_names
@@ -90,6 +88,11 @@ class RunTrainer(Trainer, ABC):
     @abstractmethod
     def compared(self) -> Sequence[Views]:
         """The held-out examples that are measured with few and with many masks appended."""
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Terms of the loss, logged together with it."""
+        return ()
 
     @property
     def tuned(self) -> Model:
@@ -188,7 +191,7 @@ class RunTrainer(Trainer, ABC):
             if self.args.should_save:
                 vouch(folder, self.state.global_step)
         if self.args.should_save:
-            keep_newest(folder.parent, self.run_settings.keep)
+            keep_newest(folder.parent, self.settings.keep)
 
 
 class TuneTrainer(RunTrainer):
@@ -196,22 +199,11 @@ class TuneTrainer(RunTrainer):
     where it is anchored."""
 
     verb = "tuning"
-    part_names = ("loss_ce", "loss_tv")
+    settings: TuneSettings
 
-    def __init__(
-        self,
-        model: Model,
-        arguments: TrainingArguments,
-        settings: TuneSettings,
-        dataset: NoisedPairs,
-        collator: PairCollator,
-        held_out: Sequence[Views],
-        source: Path | None,
-    ) -> None:
-        super().__init__(model, arguments, settings, dataset, collator, held_out, source)
-        self.settings = settings
-        if settings.anchored:
-            self.part_names = ("loss_ce", "loss_kl")
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        return "loss_ce", "loss_kl" if self.settings.anchored else "loss_tv"
 
     def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
         views = inputs["views"]

@@ -228,7 +228,7 @@ def finish(
     result = {
         **about,
         "steps": trainer.state.global_step,
-        "masks": masks_used(trainer.compared, trainer.run_settings),
+        "masks": masks_used(trainer.compared, trainer.settings),
         "before": before,
         "after": after,
         "losses": [entry["loss"] for entry in log],
@@ -238,7 +238,7 @@ def finish(
         partial = out / "weights.partial"
         with saving(partial, trainer.what_is_kept()):
             save_trained_weights(trainer.tuned, partial, weights, trainer.source)
-            replace_file(partial / "README.md", [trained_card(result, trainer.run_settings, data, trainer.source)])
+            replace_file(partial / "README.md", [trained_card(result, trainer.settings, data, trainer.source)])
             for file in sorted(partial.iterdir()):
                 file.replace(out / file.name)
             partial.rmdir()

@@ -1,6 +1,7 @@
 """`maskwise tune`: pairs -> noised answers -> two views -> one ragged batch -> fused CE + TV -> adapter."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -17,7 +18,7 @@ from maskwise.training.arguments import arguments_for
 from maskwise.training.checked_settings import SettingValue, settings_from
 from maskwise.training.data.end_tokens import end_of_text
 from maskwise.training.data.held_out import held_out_views, split
-from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator
+from maskwise.training.data.noised_pairs import NoisedPairs, collate_pairs
 from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import many_masks, summary
@@ -123,7 +124,7 @@ def make_trainer(
     arguments = arguments_for(model, settings, out, bool(views))
     assert model.mask_id is not None
     dataset = NoisedPairs(pairs, settings, model.mask_id, arguments.world_size)
-    collator = PairCollator(end_of_text(model) if settings.pad_eos else None)
+    collator = partial(collate_pairs, pad_token=end_of_text(model) if settings.pad_eos else None)
     return kind(model, arguments, settings, dataset, collator, views, source)
 
 

@@ -8,8 +8,10 @@ from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, KNOWN, mask_probes, p
 from maskwise.report.figures.curves import Mark
 from maskwise.report.readings import read_all
 from maskwise.report.sections import sections_for
+from maskwise.report.words.both_ends import Judgement
 from maskwise.report.words.effects import effects_of, headings, judged_effects
 from maskwise.report.words.finding import finding, largest_effect
+from maskwise.scoring.scores import score
 
 PLANTED = DIFFUSION | {"name": "tiny-llada+distracted", "planted": "sensitivity to appended masks"}
 SAME = [8, 9, 7, 8]
@@ -149,7 +151,54 @@ def test_a_comparison_leads_with_its_verdict(tmp_path: Path) -> None:
     )
     assert told["harmed"].startswith("tiny-llada+distracted (planted) loses 30.0\u00a0points more than tiny-llada when")
     assert told["same"].startswith("No difference was detected between the losses of tiny-llada")
-    assert all(sentence.endswith(").") for sentence in told.values())
+    assert all(
+        sentence.endswith("nats (no interval).") for sentence in told.values()
+    )  # judged by accuracy and likelihood
+    assert "from 80.0\u00a0% to 80.0\u00a0% with 2 masks and from 50.0\u00a0% to 80.0\u00a0% with 100" in told["cured"]
+    assert "with 100 masks accuracy falls, −30.0\u00a0points (" in told["harmed"]
+
+
+def test_lowering_the_accuracy_with_two_masks_is_not_credited(tmp_path: Path) -> None:
+    """80 % with 2 masks and 50 % with 200 before, 50 % with both after: 30 points less are lost, and nothing is won."""
+    high, low = [8] * 4, [5] * 4
+    runs = [
+        write_run(
+            tmp_path / name, [("mask-count", {"masks": 2}, 2, two), ("mask-count", {"masks": 200}, 200, low)], model
+        )
+        for name, two, model in (("before", high, DIFFUSION), ("after", low, DIFFUSION | {"name": "tuned"}))
+    ]
+    told = finding(read_all(runs), compared=True)
+    assert told.sentence.replace("\u00a0", " ").startswith(
+        "Accuracy with 200 masks does not rise significantly from tiny-llada to tuned. Accuracy goes from 80.0 % to "
+        "50.0 % with 2 masks and from 50.0 % to 50.0 % with 200 (0 % of the loss recovered, "
+    )
+    assert "As a mitigation it does not count: with 200 masks accuracy does not rise significantly" in told.sentence
+    assert "less" not in told.sentence and "loses" not in told.sentence
+    assert (told.numbers[-1].what, told.numbers[-1].value, told.numbers[-1].detected) == (
+        "Accuracy, 200 masks: tuned less tiny-llada, paired", "0.0\u00a0points", False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "nll", "counts", "reason"),
+    [
+        ((0.2, 0.1, 0.3), (-0.5, -0.8, -0.2), True, "accuracy rises, +20.0 points (10.0 to 30.0); likelihood rises"),
+        (
+            (0.2, 0.1, 0.3),
+            (0.5, 0.2, 0.8),
+            False,
+            "likelihood falls, negative log-likelihood +0.50 nats (0.20 to 0.80)",
+        ),
+        ((0.2, 0.1, 0.3), (-0.1, -0.4, 0.2), False, "likelihood does not rise significantly, negative"),
+        ((0.1, -0.1, 0.3), (-0.5, -0.8, -0.2), False, "accuracy does not rise significantly, +10.0 points"),
+        ((-0.2, -0.3, -0.1), (0.5, 0.2, 0.8), False, "accuracy falls, −20.0 points (−30.0 to −10.0); likelihood falls"),
+        ((0.2, 0.1, 0.3), (None, None, None), True, "likelihoods were not measured"),
+    ],
+)
+def test_a_mitigation_counts_if_accuracy_and_likelihood_with_the_most_masks_rise(accuracy, nll, counts, reason) -> None:
+    judged = Judgement(200, score(*accuracy), score(*nll))
+    assert judged.counts == counts and reason in judged.sentence.replace("\u00a0", " ")
+    assert ("does not count" in judged.sentence) == (not counts)
 
 
 def test_the_chart_shows_changes_from_two_masks_and_the_published_end_points(tmp_path: Path) -> None:

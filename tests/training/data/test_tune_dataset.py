@@ -9,7 +9,7 @@ import torch
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import torch_generator
 from maskwise.training.checked_settings import check, settings_from
-from maskwise.training.data.noised_pairs import NoisedPairs, PairCollator, largest_mask_count
+from maskwise.training.data.noised_pairs import NoisedPairs, collate_pairs, largest_mask_count
 from maskwise.training.data.pairs import Pair
 from maskwise.training.settings import PRESETS, TuneSettings
 
@@ -108,7 +108,7 @@ def test_the_curriculum_is_a_straight_line_from_one_in_micro_batches():
 
 def test_the_collator_pads_visibly_only_when_asked():
     dataset = [NoisedPairs(PAIRS, SMALL, MASK, world=1)[number] for number in (30, 31)]
-    packed, padded = PairCollator(None)(dataset), PairCollator(0)(dataset)
+    packed, padded = collate_pairs(dataset), collate_pairs(dataset, pad_token=0)
     assert packed["views"] == [item["views"] for item in dataset] and packed["micro"] == 15
     lengths = {len(ids) for view in padded["views"] for ids in (view.first, view.second)}
     assert lengths == {max(len(ids) for view in packed["views"] for ids in (view.first, view.second))}

@@ -83,7 +83,9 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         # A configuration it does not know.
         reason = first_line(problem)
         raise UserError(f"{folder / 'adapter_config.json'} is not one PEFT reads ({reason}): save it again") from None
-    if isinstance(net.get_output_embeddings(), BaseTunerLayer) or _head_rows(net) - {mask_id}:
+    head = net.get_output_embeddings()
+    replaced = {token for some in getattr(token_rows(head), "token_indices", {}).values() for token in some}
+    if isinstance(head, BaseTunerLayer) or replaced - {mask_id}:
         raise UserError(f"the adapter in {folder} changes the output head, which is read past it: leave the head out")
     if token_rows(net.get_input_embeddings()) is not None and family_of_class(type(net)) is None:
         raise UserError(f"the adapter in {folder} trains rows of the embeddings: open it on a LLaDA or Dream model")
@@ -133,12 +135,6 @@ def _refuse_larger_ranks(folder: Path, given: dict[str, Any], largest: int) -> N
                 f"{folder / 'adapter_config.json'}: {name} is {rank}, larger than any weight of the adapter: save it "
                 "again"
             )
-
-
-def _head_rows(net: PreTrainedModel) -> set[int | None]:
-    """Tokens whose rows of the output head an adapter replaces."""
-    layer = token_rows(net.get_output_embeddings())
-    return set() if layer is None else {token for some in layer.token_indices.values() for token in some}
 
 
 def trained_rows(net: PreTrainedModel) -> tuple[str, list[int], Tensor] | None:

@@ -86,10 +86,6 @@ def unreadable(path: Path, reason: str) -> UserError:
 # Numbers of a run of blocks
 
 
-def _floats(data: np.ndarray) -> np.ndarray:
-    return data.view("<f4").astype(np.float32)
-
-
 def _q8_0(data: np.ndarray) -> np.ndarray:
     """Per block a half-precision scale, then 32 signed bytes."""
     blocks = data.reshape(-1, 34)
@@ -105,7 +101,7 @@ def _q4_1(data: np.ndarray) -> np.ndarray:
     return scale * np.concatenate([packed & 15, packed >> 4], axis=1) + least
 
 
-NUMBERS = {"F32": _floats, "Q8_0": _q8_0, "Q4_1": _q4_1}
+NUMBERS = {"F32": lambda data: data.view("<f4").astype(np.float32), "Q8_0": _q8_0, "Q4_1": _q4_1}
 
 
 # The header

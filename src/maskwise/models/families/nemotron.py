@@ -56,19 +56,17 @@ class NemotronLabsDiffusionConfig(DreamConfig):
             )
         super().refuse_unsupported()
 
-    def query_growth(self, positions: Tensor) -> Tensor:
-        """The factor on the queries of each position, [T] -> [T] float32: 1 within the original context length."""
-        rope = self.rope_parameters
-        length = rope.get("original_max_position_embeddings") or self.max_position_embeddings
-        return 1 + (rope.get("llama_4_scaling_beta") or 0.0) * torch.log1p(torch.floor(positions.float() / length))
-
 
 class GrowingRotary(Rotary):
     """Rotary embedding with a query scale per token, [T, 1, 1]."""
 
     def __init__(self, config: NemotronLabsDiffusionConfig, positions: Tensor, *tables: Any) -> None:
         super().__init__(positions, *tables)
-        self.growth = config.query_growth(positions)[:, None, None].to(self.cosine.dtype)
+        rope = config.rope_parameters
+        length = rope.get("original_max_position_embeddings") or config.max_position_embeddings
+        beta = rope.get("llama_4_scaling_beta") or 0.0  # the factor is 1 within the original context length
+        growth = 1 + beta * torch.log1p(torch.floor(positions.float() / length))
+        self.growth = growth[:, None, None].to(self.cosine.dtype)
 
 
 class NemotronAttention(DreamAttention):

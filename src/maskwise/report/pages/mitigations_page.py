@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from maskwise.report.figures.bars import Bar, Chart
-from maskwise.report.pages.results import Result
+from maskwise.report.pages.results import Result, SecondTable
+from maskwise.report.words.both_ends import Judgement, recovered_in_words
 from maskwise.report.words.task_skill import ASK_MORE, conclusion, limit
 from maskwise.scoring.experiment_results import MitigationResult, Mitigations
-from maskwise.scoring.numbers import NBSP, between, percent, points
+from maskwise.scoring.numbers import NBSP, between, nats_between, number, percent, points
+from maskwise.scoring.scores import direction, null_score, score
 
 NEEDS_ADAPTER, FIXED_ATTENTION = "needs --adapter", "the model's attention cannot be changed"
 BASELINE, NOT_RUN = "baseline", "not run"
@@ -28,6 +30,7 @@ HEAD = (
     "loss\nrecovered",
     "tokens\nper pass",
 )
+NLL_HEAD = ("mitigation", "NLL,\n2 masks", "NLL,\nall masks", "difference\nfrom baseline", "significantly\nhigher")
 
 
 def cures_result(found: Mitigations) -> Result:
@@ -47,6 +50,7 @@ def cures_result(found: Mitigations) -> Result:
             "change the accuracy with 2 masks. Tokens per (forward) pass: of the whole decoding, more is faster. "
             "*: on the frontier, no other is at least as fast and more accurate, nor faster and as accurate.",
         ),
+        second=_likelihoods(found),
     )
 
 
@@ -85,6 +89,33 @@ def _rows(found: Mitigations) -> list[tuple[str, ...]]:
             recovered = "" if entry.recovered is UNSET else percent(entry.recovered.value)
             rows.append((entry.cure, few, many, _against(entry), recovered, speed))
     return rows
+
+
+def _likelihoods(found: Mitigations) -> SecondTable | None:
+    """None where no mitigation has likelihoods."""
+    rows: list[tuple[str, ...]] = []
+    for entry in in_order(found.cures):
+        if entry.measured is None:
+            continue
+        change, judged, against = entry.nll_difference, judgement(entry, found), ("", "")
+        higher = [name for name, up in (("accuracy", judged.rises), ("likelihood", direction(judged.nll) < 0)) if up]
+        if entry.cure != BASELINE:
+            nats = "–" if change is None else nats_between(change.difference, change.low, change.high)
+            against = nats.replace(f"{NBSP}nats", ""), ", ".join(higher) or "neither"
+        rows.append((entry.cure, number(entry.nll_two_masks), number(entry.nll), *against))
+    if all(entry.nll is None for entry in found.cures):
+        return None
+    title = (
+        f"Negative log-likelihood (NLL) of the right answer with 2 and with {found.masks} masks, nats; lower is better"
+    )
+    return SecondTable(title, NLL_HEAD, rows)
+
+
+def judgement(entry: MitigationResult, found: Mitigations) -> Judgement:
+    """By the differences from the baseline with all masks."""
+    change = entry.nll_difference
+    nll = null_score() if change is None else score(change.difference, change.low, change.high)
+    return Judgement(found.masks, score(entry.difference, entry.difference_low, entry.difference_high), nll)
 
 
 def _speed(entry: MitigationResult) -> str:
@@ -141,7 +172,7 @@ def what_it_shows(found: Mitigations) -> list[str]:
         names = ", ".join(entry.cure for entry in helped)
         sentences.append(
             f"Significantly above the baseline (95 % interval above zero): {names}; the highest accuracy is that of "
-            f"{best.cure} ({percent(highest)}, {_speed(best)} tokens per forward pass)."
+            f"{best.cure} ({percent(highest)}, {_speed(best)} tokens per forward pass). {_counted(helped, found)}"
         )
     else:
         sentences.append(
@@ -151,24 +182,41 @@ def what_it_shows(found: Mitigations) -> list[str]:
     return [*sentences, *_trained(found), *_not_run(found)]
 
 
+def _counted(helped: Sequence[MitigationResult], found: Mitigations) -> str:
+    """Of those whose accuracy rises: whose likelihood rises too, and whose does not."""
+    sorts: dict[str, list[str]] = {}
+    for entry in helped:
+        judged = judgement(entry, found)
+        if judged.nll.value is None:
+            sort = "Likelihoods were not measured of"
+        elif judged.counts:
+            sort = f"Accuracy and likelihood with {found.masks} masks both rise, so these count as mitigations"
+        else:
+            sort = "The likelihood does not rise significantly, so these do not count"
+        sorts.setdefault(sort, []).append(entry.cure)
+    return " ".join(f"{sort}: {', '.join(names)}." for sort, names in sorts.items())
+
+
 def _trained(found: Mitigations) -> list[str]:
     return [_of_tuning(entry, found) for entry in found.cures if entry.measured and entry.training != "none"]
 
 
 def _of_tuning(entry: MitigationResult, found: Mitigations) -> str:
-    """Both ends before and after, the share recovered with its interval, and the training it took."""
-    score = entry.recovered
-    if score is UNSET or score.ends is UNSET:
+    """Both ends before and after, the share recovered with its interval, the training, and whether it counts."""
+    share, base = entry.recovered, found.cures[0]
+    if share is UNSET or share.ends is UNSET:
         return f"{entry.cure} took {entry.training}."
-    (few, many), (few_after, many_after) = score.ends["before"], score.ends["after"]
-    if score.value is None:
-        share = "too little was lost to state a share recovered"
-    else:
-        interval = "" if score.low is None or score.high is None else f" ({between(score.low, score.high)})"
-        share = f"{percent(score.value)} of the loss is recovered{interval}"
+    (few, many), (few_after, many_after) = share.ends["before"], share.ends["after"]
+    nats = ""
+    if entry.nll is not None:
+        nats = (
+            f" Negative log-likelihood of the right answer: with 2 masks {number(base.nll_two_masks)} nats before and "
+            f"{number(entry.nll_two_masks)} after, with {found.masks} masks {number(base.nll)} and {number(entry.nll)}."
+        )
     return (
         f"{entry.cure} ({entry.training}): accuracy with 2 masks {percent(few, 1)} before and {percent(few_after, 1)} "
-        f"after, with {found.masks} masks {percent(many, 1)} and {percent(many_after, 1)}; {share}."
+        f"after, with {found.masks} masks {percent(many, 1)} and {percent(many_after, 1)}; "
+        f"{recovered_in_words(share)}.{nats} {judgement(entry, found).sentence}"
     )
 
 

@@ -18,6 +18,15 @@ from maskwise.support.typed import Typed
 
 
 @dataclass(frozen=True)
+class SecondTable:
+    """A further table of a result, with its heading."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
 class Result:
     """What a person sees of it. `name` is that of the command and of the files; `rows` are the table's lines."""
 
@@ -29,14 +38,19 @@ class Result:
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     notes: Sequence[str]
+    second: SecondTable | None = None
 
     def table(self) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for place, name in enumerate(self.head):
-            table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
-        for row in self.rows:
-            table.add_row(*(Text(one_line(cell)) for cell in row))
-        return table
+        return _table(self.head, self.rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for place, name in enumerate(head):
+        table.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    return table
 
 
 def make_folder(folder: Path) -> Path:
@@ -68,10 +82,13 @@ def page_of_result(folder: Path, result: Result) -> Path:
 
 
 def print_result(result: Result, folder: Path) -> None:
-    """The table on the terminal, what it shows, and where the page is."""
+    """The tables on the terminal, what they show, and where the page is."""
     page = page_of_result(folder, result)
     print(safe_text(f"{result.title}\n{result.facts}\n"))
     open_console().print(result.table())
+    if result.second is not None:
+        print(safe_text(f"\n{result.second.title}\n"))
+        open_console().print(_table(result.second.head, result.second.rows))
     for sentence in result.sentences:
         print(safe_text(f"\n{sentence}"))
     print(f"\nfigure: {one_line(page.with_suffix('.svg'))}\npage:   {one_line(page)}")

@@ -56,12 +56,6 @@ def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes
         )
         return Row(name, meaning, values, changed)
 
-    def tenths(value: float) -> str:
-        return percent(value, 1)
-
-    def in_points(value: float) -> str:
-        return points(value).removeprefix("+")
-
     most = {found.most_masks for found in models.values()} - {None}
 
     def with_most(name: str, meaning: str, key: str, show: Callable[[float], str],
@@ -87,6 +81,13 @@ def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes
         for count in steps
     ]  # fmt: skip
     return [
+        row("Accuracy, 2 masks", "k = 2", "accuracy_k2", tenths, "accuracy_k2", points),
+        with_most("Accuracy, {} masks", "at the most masks", "accuracy_most_masks", tenths, points),
+        with_most("Lost to {} masks", "accuracy with 2 masks less that with the most; change: share of the first "
+                  "model's loss that is recovered with the most", "mask_loss", in_points, share_recovered),
+        row("NLL, 2 masks", "negative log-likelihood of the right answer, nats; lower is better", "nll_k2", number,
+            "nll_k2"),
+        with_most("NLL, {} masks", "the same at the most masks", "nll_most_masks", number, signed),
         row("Degradation", f"from the best to the worst number of masks, of the best accuracy, {over}",
             "degradation", tenths, "reduction", share_gone),
         *few,
@@ -96,15 +97,19 @@ def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes
             "multi_step_accuracy", points),
         row("Mask tax", f"share of its skill lost to masks beyond the second, {over}", "mask_tax", tenths),
         row("Locality", "share of its skill lost when the examples stand far", "locality", tenths),
-        row("Accuracy, 2 masks", "k = 2", "accuracy_k2", tenths, "accuracy_k2", points),
-        with_most("Accuracy, {} masks", "at the most masks", "accuracy_most_masks", tenths, points),
-        with_most("Lost to {} masks", "accuracy with 2 masks less that with the most; change: share of the first "
-                  "model's loss that is recovered with the most", "mask_loss", in_points, share_recovered),
         row("Recall, 2 masks", "of pairs, mean over distances", "recall", tenths, "recall", points),
         row("Held-out NELBO", "nats per token of prose; lower is better", "nelbo", number, "nelbo"),
         row("Confidence", f"mean probability of its answers, {over}", "confidence", number, "confidence"),
         row("Entropy", f"mean, nats, {over}", "entropy", number, "entropy"),
     ]  # fmt: skip
+
+
+def tenths(value: float) -> str:
+    return percent(value, 1)
+
+
+def in_points(value: float) -> str:
+    return points(value).removeprefix("+")
 
 
 def change_in_words(score: Score, show: Callable[[float], str]) -> str:

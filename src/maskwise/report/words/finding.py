@@ -6,18 +6,15 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from maskwise.probes.examples import main_records
 from maskwise.probes.section import Summary
-from maskwise.records.groups import values_of
 from maskwise.report.figures.curves import Panel
 from maskwise.report.figures.panels import panels
-from maskwise.report.readings import Reading, differing_settings
+from maskwise.report.readings import Reading
+from maskwise.report.words.both_ends import difference_of_changes, judged_at_most_masks, verdict
 from maskwise.report.words.effects import TOO_FEW, Effect, by_size, effects_of, undecided
 from maskwise.report.words.mask_chart import Change, changes, leading, main_entries, mask_chart
 from maskwise.report.words.task_skill import about_skill, conclusion, limit_of_run, next_steps, next_steps_of
-from maskwise.scoring.changes import of_probe, paired_values
 from maskwise.scoring.numbers import NBSP, tenths
-from maskwise.scoring.scores import mean_score
 from maskwise.scoring.skill import Skill
 
 PAPER = "Open marks: the end points that the paper (arXiv 2511.21338) states for these models, Base above Instruct."
@@ -82,7 +79,7 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
         compares = compared and first.label not in limited
         sentence = " ".join(filter(None, verdicts if compares else [])) or about_masks(labelled)
         headline = " ".join(filter(None, [*(conclusion(skill, label) for label, skill in limited.items()), sentence]))
-        numbers, steps = _of_models(shown, order), next_steps_of(limited)
+        numbers, steps = _of_models(shown, order, compared), next_steps_of(limited)
         return Finding(headline, panel, MODELS_CAPTION, numbers, _larger_than_masks(readings), steps)
     each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
@@ -206,31 +203,6 @@ def about_masks(drawn: Sequence[tuple[str, Sequence[Change]]]) -> str:
     return ("; ".join(parts) + ".").replace("inconclusive", "Inconclusive", parts[0].startswith("inconclusive"))
 
 
-def verdict(first: Reading, second: Reading) -> str:
-    """Whether masks take less from the second model; empty where the two were not asked the same."""
-    apart = difference_of_changes(first, second)
-    if apart is None:
-        return ""
-    masks = f"when {apart.count} masks follow the question instead of 2"
-    if undecided(apart.low, apart.high):
-        return (
-            f"Inconclusive whether {second.label} loses more or less than {first.label} {masks}: too few "
-            f"questions (95{NBSP}% interval {tenths(apart.low)} to {tenths(apart.high)}{NBSP}points, paired)."
-        )
-    if not apart.detected:
-        most = tenths(max(abs(apart.low), abs(apart.high)))
-        return (
-            f"No difference was detected between the losses of {second.label} and {first.label} {masks} (at most "
-            f"{most}{NBSP}points)."
-        )
-    low, high = sorted((abs(apart.low), abs(apart.high)))
-    amount = f"{tenths(abs(apart.points))}{NBSP}points {'less' if apart.points > 0 else 'more'}"
-    return (
-        f"{second.label} loses {amount} than {first.label} {masks} (95{NBSP}% interval {tenths(low)} to "
-        f"{tenths(high)}, paired)."
-    )
-
-
 def _in_words(label: str, last: Change, named: bool) -> str:
     """`tiny-llada loses 31.7 points of accuracy when 200 masks follow the question instead of 2 (95 % ...)`."""
     when = f" when {last.count} masks follow the question instead of 2" if named else ""
@@ -259,51 +231,27 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
     )
 
 
-def _of_models(drawn: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> tuple[ChartNumber, ...]:
-    """What the most masks do to each model, the largest loss first; of two that were asked the same also the difference
-    of these."""
+def _of_models(
+    drawn: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str], compared: bool
+) -> tuple[ChartNumber, ...]:
+    """What the most masks do to each model, the largest loss first. Of two that were asked the same also the difference
+    of these; where they are `compared`, that of their accuracies with the most masks, since only that is a gain."""
     found = []
     for reading, curve in sorted(drawn, key=lambda one: one[1][-1].points):
         last = curve[-1]
         what = f"{reading.label}, {last.count} masks instead of 2"
         found.append(replace(_number(last.points, last.low, last.high, what), curve=order.index(reading.label)))
-    if len(drawn) == 2:
-        first, second = (reading for reading, _ in drawn)
-        apart = difference_of_changes(first, second)
-        if apart is not None:
-            found.append(
-                _number(apart.points, apart.low, apart.high, f"Difference: {second.label} less {first.label}, paired")
-            )
-    return tuple(found)
-
-
-def difference_of_changes(first: Reading, second: Reading) -> Change | None:
-    """What the most masks do to the second model less what they do to the first, question by question; None where they
-    were not asked the same."""
-    if differing_settings([first, second]):
-        return None
-    sides = []
-    for reading in (first, second):
-        records = main_records([record for name in leading(reading)[:1] for record in of_probe(reading.run, name)])
-        counts = values_of(records, "masks")
-        if 2 not in counts or counts[-1] == 2:
-            return None
-        few, many = ([r for r in records if r.condition["masks"] == count] for count in (2, counts[-1]))
-        before = {(record.task, record.point): float(record.correct) for record in few}
-        changed = [
-            structs.replace(r, correct=float(r.correct) - before[r.task, r.point])
-            for r in many
-            if (r.task, r.point) in before
-        ]
-        sides.append((counts[-1], changed))
-    (most, ours), (same, theirs) = sides
-    strata = paired_values(theirs, ours, "correct")
-    if most != same or not strata:
-        return None
-    score = mean_score(strata, bounds=(-2.0, 2.0))
-    if score.value is None or score.low is None or score.high is None:
-        return None
-    return Change(most, 100 * score.value, 100 * score.low, 100 * score.high)
+    apart = difference_of_changes(*(reading for reading, _ in drawn)) if len(drawn) == 2 else None
+    if apart is None:
+        return tuple(found)
+    first, second = (reading for reading, _ in drawn)
+    of, points, ends = "Difference", apart.points, (apart.low, apart.high)
+    if compared:
+        change = judged_at_most_masks(first, second, apart.count).accuracy
+        if change.value is None or change.low is None or change.high is None:
+            return tuple(found)
+        of, points, ends = f"Accuracy, {apart.count} masks", 100 * change.value, (100 * change.low, 100 * change.high)
+    return *found, _number(points, *ends, f"{of}: {second.label} less {first.label}, paired")
 
 
 def _number(points: float, low: float, high: float, what: str, significant: bool = True) -> ChartNumber:

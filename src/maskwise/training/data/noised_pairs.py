@@ -1,4 +1,4 @@
-"""The training set of `tune`: pairs noised into two views, and the collator of their micro-batches."""
+"""The training set of `tune`: pairs noised into two views, and how they are put into micro-batches."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,17 +51,9 @@ def anchored(draw: Draw, most_masks: int, held: float, generator: torch.Generato
     return replace(draw, l2=0)
 
 
-class PairCollator:
-    """Items of one process's micro-batch -> {"micro", "pairs", "views"}.
-
-    With a pad token the views are padded to equal length with it, visibly to the model.
-    """
-
-    def __init__(self, pad_token: int | None) -> None:
-        self.pad_token = pad_token
-
-    def __call__(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        views = [item["views"] for item in items]
-        if self.pad_token is not None:
-            views = pad_visibly(views, self.pad_token)
-        return {"micro": items[0]["micro"], "pairs": [item["pair"] for item in items], "views": views}
+def collate_pairs(items: Sequence[dict[str, Any]], pad_token: int | None = None) -> dict[str, Any]:
+    """Items of one process's micro-batch as {"micro", "pairs", "views"}; the views padded visibly with a pad token."""
+    views = [item["views"] for item in items]
+    if pad_token is not None:
+        views = pad_visibly(views, pad_token)
+    return {"micro": items[0]["micro"], "pairs": [item["pair"] for item in items], "views": views}
