@@ -129,8 +129,10 @@ def test_likelihoods_at_both_ends_are_paired_with_the_baseline():
 
 def test_a_mitigation_counts_only_if_the_likelihood_rises_too():
     gained = {"difference": 0.3, "difference_low": 0.2}
-    nats = {name: NatsDifference(difference=value, low=value - 0.2, high=value + 0.2, rules_low=None, rules_high=None)
-            for name, value in (("up", -0.5), ("down", 0.1))}  # fmt: skip
+    nats = {
+        name: NatsDifference(difference=value, low=value - 0.2, high=value + 0.2, rules_low=None, rules_high=None)
+        for name, value in (("up", -0.5), ("down", 0.1))
+    }
     rows = [
         mitigation_result("baseline", 0.4, nll_two_masks=0.5, nll=2.0),
         mitigation_result("tuning", 0.7, nll_two_masks=0.6, nll=1.5, nll_difference=nats["up"], **gained),
@@ -146,8 +148,10 @@ def test_a_mitigation_counts_only_if_the_likelihood_rises_too():
     assert cells["baseline"] == ("0.50", "2.00", "", "")
     assert cells["tuning"] == ("0.60", "1.50", "−0.50 (−0.70 to −0.30)", "accuracy, likelihood")
     assert (cells["window"][-1], cells["voting"][1:], cells["blocks"][-1]) == (
-        "accuracy", ("–", "–", "accuracy"), "likelihood",
-    )  # fmt: skip
+        "accuracy",
+        ("–", "–", "accuracy"),
+        "likelihood",
+    )
     assert cures_result(all_results([mitigation_result("baseline", 0.4)])).second is None  # a file of an older version
 
 

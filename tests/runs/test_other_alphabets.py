@@ -71,8 +71,19 @@ def test_prompts_of_residues_have_no_unknown_token_and_fit_the_positions(folder)
 
 @pytest.mark.slow
 def test_a_text_of_residues_is_diagnosed_with_finite_numbers(folder, tmp_path):
-    done = called("diagnose", folder / "model", "--quick", "--probes", ",".join(PROBES), "--text",
-                  folder / "residues.txt", "--points", 3, "--out", tmp_path / "run")  # fmt: skip
+    done = called(
+        "diagnose",
+        folder / "model",
+        "--quick",
+        "--probes",
+        ",".join(PROBES),
+        "--text",
+        folder / "residues.txt",
+        "--points",
+        3,
+        "--out",
+        tmp_path / "run",
+    )
     assert done.exit_code == 0, done.output
     found = mw.read_run(tmp_path / "run")
     assert {record.probe for record in found.records} == set(PROBES)
@@ -97,7 +108,22 @@ def test_questions_and_prose_that_the_tokenizer_cannot_write_are_refused_in_one_
 
 def test_words_of_residues_are_asked_where_the_tokenizer_can_write_the_question(folder, tmp_path):
     model = save_masked_lm(tmp_path / "bert", "Bert", positions=1024)
-    done = called("diagnose", model, "--quick", "--points", 1, "--relevant", 1, "--distractors", 3, "--probes",
-                  "mask-count", "--words", folder / "words.json", "--out", tmp_path / "run")  # fmt: skip
+    done = called(
+        "diagnose",
+        model,
+        "--quick",
+        "--points",
+        1,
+        "--relevant",
+        1,
+        "--distractors",
+        3,
+        "--probes",
+        "mask-count",
+        "--words",
+        folder / "words.json",
+        "--out",
+        tmp_path / "run",
+    )
     assert done.exit_code == 0, done.output
     assert all(record.task.startswith("helix among sheet") for record in mw.read_run(tmp_path / "run").records)

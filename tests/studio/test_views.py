@@ -83,9 +83,7 @@ def test_a_question_that_is_still_being_asked_is_shown():
 
 def test_the_curves_of_both_models_are_drawn_and_the_present_number_of_masks_is_marked():
     other = dataclasses.replace(FOUND, shown=structs.replace(SHOWN, probability=0.25))
-    page = probed_view([
-        Side("one", FOUND, curve=((0, 0.75), (200, 0.5))), Side("two", other, curve=((0, 0.25),))
-    ])  # fmt: skip
+    page = probed_view([Side("one", FOUND, curve=((0, 0.75), (200, 0.5))), Side("two", other, curve=((0, 0.25),))])
     read = Reader(page)
     assert [value for name, value in read.attributes if name == "points"] == ["0,25.0 200,50.0", "0,75.0"]
     styles = [value for name, value in read.attributes if name == "style"]

@@ -16,10 +16,17 @@ def entry(**condition) -> Entry:
 
 def section(condition) -> Section:
     return Section(
-        title="", question="", paper="", how_to_read="", x_label="Setting", at="{}", x_names=NAMES,
+        title="",
+        question="",
+        paper="",
+        how_to_read="",
+        x_label="Setting",
+        at="{}",
+        x_names=NAMES,
         points=lambda one: [Point("", place + 0.25, condition(name)) for place, name in enumerate(NAMES)],
-        measures=(Measure("share", "Share"),), says=lambda one: one.lines,
-    )  # fmt: skip
+        measures=(Measure("share", "Share"),),
+        says=lambda one: one.lines,
+    )
 
 
 UNNAMED, NAMED = section(lambda name: entry(dtype="bf16")), section(lambda name: entry(setting=f"by {name}"))
