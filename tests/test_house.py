@@ -50,6 +50,7 @@ def test_circles_and_upward_imports_are_found_wherever_they_stand(tmp_path, monk
         house.import_graph.cache_clear()
 
 
+@pytest.mark.slow
 def test_the_script_prints_every_count():
     done = subprocess.run([sys.executable, house.__file__], capture_output=True, text=True, check=True)
     assert len(done.stdout.splitlines()) == len(house.counts())

@@ -66,6 +66,7 @@ def found(tiny_llada: Model, questions: list[dict[str, str]], tmp_path_factory: 
     return result
 
 
+@pytest.mark.slow
 def test_a_setting_that_is_worse_is_not_named(found: Found) -> None:
     good, bad = (f"temperature {hot}, max_tokens {TOKENS}" for hot in (0, 5))
     assert found["winner"] == good and found["reference"] == bad

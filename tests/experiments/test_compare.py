@@ -367,6 +367,7 @@ def test_nothing_is_asked_before_every_model_and_folder_is_known_to_be_whole(tmp
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_what_a_model_without_skill_lost_is_not_in_the_table(tmp_path):
     """Its accuracy with 2 masks, and the change of it, are."""
     before = write_run(tmp_path / "before", mask_probes([8] * 4, [5] * 4), **SEED)

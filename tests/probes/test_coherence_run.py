@@ -34,6 +34,9 @@ SMALL = with_parameters(
 )
 
 
+pytestmark = pytest.mark.slow  # one run of every coherence probe: a quarter of a minute
+
+
 @pytest.fixture(scope="module")
 def model():
     tokenizer = shipped_tokenizer()

@@ -206,6 +206,8 @@ def test_voting_is_advised_or_not_by_its_interval_and_else_called_inconclusive_w
     assert voted(*[(1, 1)] * 400).startswith("what to do: do not vote over the steps")
     few = voted(*[(1, 1)] * 18, (0, 1), (1, 0))
     needed = int(re.search(r"--points (\d+)", few)[1])
+    enough = voted(*[(1, 1)] * 360, *[(0, 1)] * 25, *[(1, 0)] * 15)  # 2.5 points, -0.6 to 5.6, of 400 questions
+    assert enough.startswith("what to do: do not vote") and "not shown with 400 questions" in enough
     assert "inconclusive" in few and smallest_detectable(needed, 0.1) <= 0.05 < smallest_detectable(needed - 2, 0.1)
 
 

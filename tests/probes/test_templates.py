@@ -3,6 +3,7 @@
 import functools
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -117,6 +118,30 @@ def test_the_section_leads_with_the_templates_that_the_model_can_answer(tmp_path
     else:
         assert first.startswith("the model can answer 2 of 9 templates; under the others, dots, label last")
         assert found.able["accuracy"].mean == 1.0 and found.able["accuracy"].templates == 2
+
+
+def test_a_run_without_the_check_is_over_all_templates(tmp_path):
+    """Such as a run of an earlier version."""
+    records = read_run(diagnose(reader_of("Choices"), SETTINGS, tmp_path)).records
+    found = templates_summary([one for one in records if one.condition["questions"] != "skill"])
+    assert found.answerable == found.same_task and found.able == found.spread
+
+
+def test_a_guesser_is_seldom_called_able_under_any_template():
+    """Nine of 16 right is 5 % alone; under one of nine templates it shows nothing."""
+    asked = [("skill", 2), ("mask-count", 2), ("mask-count", 200)]
+    records = [
+        SimpleNamespace(task="t", point=point, correct=point < right, condition=of_template(name, kind, masks))
+        for name, right in [("lucky", 9)] + [(f"other {n}", 5) for n in range(8)]
+        for kind, masks in asked
+        for point in range(16)
+    ]
+    found = templates_summary(records)
+    assert len(found.skills) == 9 and found.answerable == []
+
+
+def of_template(name, kind, masks):
+    return {"questions": kind, "template": name, "answer": "letter", "examples": "mixed", "masks": masks}
 
 
 def test_templates_that_change_the_task_are_reported_apart(tmp_path):

@@ -155,6 +155,7 @@ def test_the_paper_preset_holds_no_words_out():
         assert targets & set(task.word.lists(split_words(words)[0])[0]), task.name  # words that other presets only show
 
 
+@pytest.mark.slow
 def test_the_command_asks_it_and_refuses_what_contradicts_it(tmp_path):
     folder = tmp_path / "LLaDA-8B-Base"
     llada_net(vocab=2048, window=4096, width=16, layers=1, mask_token_id=1).save_pretrained(folder)

@@ -24,16 +24,20 @@ def test_runs_are_found_links_and_other_folders_are_not(root):
 def test_the_list_has_models_and_dates_at_once_and_then_the_scores(root):
     (root / "broken").mkdir()
     (root / "broken" / "manifest.json").write_text("{")
+    write_run(root / "damaged", mask_probes([8, 9], [5, 6])[:2])
+    (root / "damaged" / "records.jsonl").write_text("[1]\n")
     at_once, *_, complete = listed_runs(root)
     headers, rows = run_rows(at_once)
     assert headers == ["Run", "Model", "Date", "Preset"]
-    assert {row[0]: row[1] for row in rows} == {"one": "lab/tiny-llada", "two": "lab/tiny-llada", "broken": "–"}
+    assert {row[0]: row[1] for row in rows} == {name: "lab/tiny-llada" for name in ("one", "two", "damaged")} | {
+        "broken": "–"
+    }
     headers, rows = run_rows(complete)
     of = {row[0]: dict(zip(headers, row, strict=True)) for row in rows}
     # Accuracy 80 % with two masks and 50 % with a hundred, where guessing gives a third: 9/14 of the skill is lost.
     tax = next(title for title in headers if title.startswith("Mask tax"))
     assert of["one"][tax] == pytest.approx(100 * 9 / 14, abs=0.1) and of["two"][tax] == 0
-    assert of["broken"][tax] is None and len(headers) <= 8
+    assert of["broken"][tax] is of["damaged"][tax] is None and len(headers) <= 8
 
 
 @pytest.mark.slow

@@ -93,6 +93,7 @@ def test_the_curve_has_the_right_answers_probability_for_each_number_of_masks(mo
         assert chance == pytest.approx(float(chances_of(model, prompt)[prompt.answer_id]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_there_is_no_curve_without_a_right_answer_or_masks_and_none_past_the_context_length(model):
     assert right_answer_curve(model, ContextQuestion("The sky is blue.", "The sky is")) == ()
     assert right_answer_curve(mw.open("tiny-qwen"), drawn_ask()) == ()

@@ -1,10 +1,13 @@
 """Wrong kinds of arguments, as a newcomer gave them: one line, before anything is opened."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
 import maskwise as mw
 from helpers.tiny import tiny_llada
+from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError, UserNotice
 
 PAIRS = [{"prompt": "1 and 1 is", "answer": " 2."}]
@@ -89,3 +92,21 @@ def test_the_names_of_other_libraries_lead_to_ours():
 def test_top_k_at_temperature_0_is_a_notice(small):
     with pytest.warns(UserNotice, match="change nothing at temperature 0"):
         mw.generate(small, [[5]], 1, top_k=2)
+
+
+def test_a_list_of_models_is_taken_where_the_argument_is_one():
+    @checked_arguments
+    def sweep(models: Sequence[str]) -> list[str]:
+        return list(models)
+
+    assert sweep(["a", "b"]) == ["a", "b"]
+    with pytest.raises(UserError, match="a list of texts"):
+        sweep([["a"], "b"])
+
+
+def test_a_name_of_another_library_is_explained_only_where_ours_exists():
+    @checked_arguments
+    def score(model: str, samples: int = 1) -> None: ...
+
+    with pytest.raises(TypeError, match=r"did you mean samples\?"):
+        score("m", num_samples=8)

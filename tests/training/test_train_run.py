@@ -160,6 +160,7 @@ def test_each_objective_learns_and_what_comes_out_opens(checkpoint, text_file, t
     assert opened.mask_id == 3 and hasattr(opened.net, "peft_config") != settings.full
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_losses(dream_checkpoint, ar_checkpoint, text_file, tmp_path):
     settings = replace(SMALL, teacher=str(ar_checkpoint), widen=(1, 4), widen_share=0.7)
     whole = run_small(dream_checkpoint, text_file, tmp_path / "whole", settings)
@@ -185,6 +186,7 @@ def test_a_run_goes_on_with_its_own_teacher_alone(dream_checkpoint, ar_checkpoin
         run_small(dream_checkpoint, text_file, out, settings)
 
 
+@pytest.mark.slow
 def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_file, tmp_path):
     arguments = (
         f"train {checkpoint} --data {text_file} --out {tmp_path / 'a'} --steps 2 --batch 2 --context 24 --many 10"

@@ -246,6 +246,7 @@ def test_before_and_after_are_measured_in_one_precision(checkpoint, pairs_file, 
     assert result["after"] == pytest.approx(result["before"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_full_tuning_writes_a_checkpoint_that_opens(dream_checkpoint, pairs_file, tmp_path):
     settings = replace(SMALL, steps=2, save_every=1, full=True, learning_rate=1e-3)
     with pytest.raises(KeyboardInterrupt):

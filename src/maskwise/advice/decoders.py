@@ -13,6 +13,7 @@ from maskwise.advice.search_space import Setting
 from maskwise.advice.served_space import ServedSetting
 from maskwise.decoding.checks import check_request, end_tokens
 from maskwise.decoding.generate import decode
+from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models.batch import passes as batches
 from maskwise.models.checkpoints.fingerprint import fingerprint
@@ -65,12 +66,7 @@ class ModelDecoder:
         start = time.perf_counter()
         made = decode(self.model, [self.prompts[number] for number in numbers], setting.options, generators)
         seconds = round((time.perf_counter() - start) / len(numbers), ROUNDED)
-        return [DecodedText(self._text(one.ids), one.forwards, seconds) for one in made]
-
-    def _text(self, ids: Sequence[int]) -> str:
-        """The text up to the first end token, as lm-eval's."""
-        length = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
-        return self.model.tokenizer.decode(ids[:length], skip_special_tokens=True)
+        return [DecodedText(text_before_end(self.model, one.ids, self.ends), one.forwards, seconds) for one in made]
 
     def seconds_per_pass(self, setting: Setting, order: Sequence[int]) -> float:
         """Of one question in a batch, per forward pass that it may take: fewer where texts stop early. The first batch

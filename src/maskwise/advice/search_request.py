@@ -56,7 +56,7 @@ class SearchRequest:
         return replace(self, space=space, settings=settings_in(space))
 
     def without_caches(self, name: str) -> "SearchRequest":
-        """The same for a model that takes no canvas cache; refused where the user named one."""
+        """The same for a model that takes no canvas cache; refused where the user named others than the defaults."""
         assert isinstance(self.space, SearchSpace)  # of a model opened here
         if self.space.caches not in (SearchSpace.caches, EMBEDDED_SPACE.caches, ("none",)):
             raise UserError(f"{name} takes no canvas cache: leave --caches out")

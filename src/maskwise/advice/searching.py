@@ -46,7 +46,11 @@ def search_settings(
     """`advise` with everything checked and opened. name, adapter: what the user calls the model."""
     request = request if isinstance(model, Endpoint) else _fitted(request, model, name)
     identity = {"model": described(model), **request.identity}
-    folder = Path("runs") / _folder_name(name, identity) if out is None else Path(out)
+    address = {}
+    if isinstance(model, Endpoint):
+        identity["concurrency"] = model.requests  # seconds, the only cost there, depend on it
+        address = {"url": model.url}  # a search may go on at another address, but only in the folder that is named
+    folder = Path(out) if out is not None else Path("runs") / _folder_name(name, identity | address)
     with one_line_if_left_alone(folder), ExitStack() as stack:
         crew = join_crew()
         if crew.size > 1 and isinstance(model, Endpoint):

@@ -102,6 +102,7 @@ def with_values(space: ServedSpace, max_tokens: Any, temperatures: Any, body: An
         space = replace(space, max_tokens=tuple(_numbers(max_tokens, int, "max-tokens")))
     if temperatures is not None:
         space = replace(space, temperatures=tuple(_numbers(temperatures, float, "temperatures")))
+    body = [body] if isinstance(body, str) else body
     pairs = list(body.items()) if isinstance(body, Mapping) else [text.partition("=")[::2] for text in body or ()]
     names = [name for name, _ in pairs]
     if not all(names) or len(set(names)) < len(names) or any(values in ("", []) for _, values in pairs):
@@ -116,8 +117,10 @@ def _values(given: Any) -> list[Any]:
     import yaml
 
     try:
-        return list(yaml.safe_load(f"[{given}]"))
-    except yaml.YAMLError:
+        found = list(yaml.safe_load(f"[{given}]"))
+        json.dumps(found, allow_nan=False)
+        return found
+    except (yaml.YAMLError, TypeError, ValueError):
         raise UserError(f"{given!r} is no list of values: write them as 8,16") from None
 
 

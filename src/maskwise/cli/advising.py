@@ -93,7 +93,8 @@ def advise(
         if checkpoint is None:
             raise UserError("name a model, or the address of a server with --endpoint")
     else:
-        refuse_local([checkpoint] if checkpoint else [], given | {"exact": None})
+        own = {"exact": None} | ({"device": None} if judge else {})  # a measure here; where the judge is opened
+        refuse_local([checkpoint] if checkpoint else [], given | own)
     check_models([name for name in (checkpoint, judge) if name], adapter, dtype)
     from maskwise.advice.advise import advise as search_settings
 

@@ -218,7 +218,12 @@ def cures(
 
 def _identity(models: Sequence[Model], exam: Exam) -> Mapping[str, Any]:
     """The identity of a comparison: it is resumed only if this is the same."""
-    return {"models": list(map(fingerprint, models)), "exam": [exam.points, exam.seed], "maskwise": __version__}
+    return {
+        "models": list(map(fingerprint, models)),
+        "exam": [exam.points, exam.seed],
+        "maskwise": __version__,
+        "likelihoods": True,
+    }
 
 
 def compare_mitigations(

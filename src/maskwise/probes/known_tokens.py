@@ -21,6 +21,7 @@ from typing import Any
 from maskwise.probes.checked import asked_sets
 from maskwise.probes.probe import Asker, Item, Setup, Unit, slices
 from maskwise.records.record import Condition, Evidence, Key, Record, still_to_ask
+from maskwise.scoring.claims import LEVEL
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.skill import Skill, task_skill
 from maskwise.support.errors import UserError
@@ -134,12 +135,16 @@ def source_skills(records: Sequence[Record]) -> dict[str, Skill]:
     for record in records:
         if _is_check(record):
             right.setdefault(record.task, []).append(record.correct)
-    return {source: task_skill(sum(found), len(found), GUESSING.get(source, 0.0)) for source, found in right.items()}
+    level = LEVEL / max(1, len(right))  # Bonferroni: a guesser passes in any source in 5 % of the runs
+    return {
+        source: task_skill(sum(found), len(found), GUESSING.get(source, 0.0), level=level)
+        for source, found in right.items()
+    }
 
 
 def pooled(records: Sequence[Record]) -> list[Record]:
     """The records that are scored: of the sources that the model can do, or of all where it can do none."""
-    kept = [record for record in records if not _is_check(record)]
+    kept = [record for record in records if record.evidence and not _is_check(record)]
     unable = {source for source, skill in source_skills(records).items() if not skill.shown}
     return [record for record in kept if record.task not in unable] or kept
 
@@ -154,7 +159,7 @@ def by_source(
     """What is measured of each source under one condition, and whether the model can do the source."""
     skills, groups = source_skills(records), dict[str, list[Record]]()
     for record in records:
-        if record.condition == condition:
+        if record.evidence and record.condition == condition:
             groups.setdefault(record.task, []).append(record)
     return {source: measured(group) | {SKILL: skills.get(source)} for source, group in groups.items()}
 

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Meta
 
 from maskwise.records.record import Record
+from maskwise.scoring.claims import LEVEL
 from maskwise.scoring.skill import Skill, task_skill
 from maskwise.scoring.variance_components import TemplateSpread, template_spread
 from maskwise.support.typed import Typed
@@ -48,8 +49,12 @@ class TemplatesSummary(Typed, frozen=True, kw_only=True):
 
     @property
     def answerable(self) -> list[str]:
-        """The templates of the same task that the model can answer."""
-        return [name for name in self.same_task if name in self.skills and self.skills[name].shown]
+        """The templates of the same task that the model can answer; all of them in runs without the check."""
+        return [name for name in self.same_task if can_answer(self.skills, name)]
+
+
+def can_answer(skills: Mapping[str, Skill], template: str) -> bool:
+    return not skills or (template in skills and skills[template].shown)
 
 
 RightByQuestion = dict[tuple[str, int, int], bool]  # task, question and rule
@@ -63,10 +68,9 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
         rules = RULES if found["questions"] == OF_CONTRAST else 1
         place = found["questions"], found["template"], found["answer"], found["examples"], found["masks"]
         table.setdefault(place, {})[record.task, *divmod(record.point, rules)] = record.correct
-    skills: dict[str, Skill] = {}
-    for (questions, template, *_), right in table.items():
-        if questions == OF_SKILL:
-            skills[template] = task_skill(sum(right.values()), len(right), CHANCE)
+    checks = {place[1]: list(right.values()) for place, right in table.items() if place[0] == OF_SKILL}
+    level = LEVEL / max(1, len(checks))  # Bonferroni: a guesser passes under any template in 5 % of the runs
+    skills = {name: task_skill(sum(right), len(right), CHANCE, level=level) for name, right in checks.items()}
     spread, able, effects = {}, {}, []
     for effect in EFFECTS:
         for answer in ("letter", "word"):
@@ -85,7 +89,7 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
             if answer == "letter" and len(names) > 1 and whole.shape[1] > 1:
                 bounds = (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0)
                 spread[effect] = template_spread(by_task, bounds)
-                kept = [place for place, name in enumerate(names) if name in skills and skills[name].shown]
+                kept = [place for place, name in enumerate(names) if can_answer(skills, name)]
                 if len(kept) > 1:
                     able[effect] = template_spread({task: rows[kept] for task, rows in by_task.items()}, bounds)
     return TemplatesSummary(spread=spread, able=able, skills=skills, effects=effects) if effects else None

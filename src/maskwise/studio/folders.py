@@ -51,7 +51,7 @@ def listed_runs(root: Path) -> Iterator[list[ListedRun]]:
     runs = [_by_manifest(root / name) for name in found_runs(root)]
     yield list(runs)
     for number, run in enumerate(runs):
-        with suppress(UserError, OSError):  # opening it says what is wrong
+        with suppress(Exception):  # a stranger's records; opening the run says what is wrong, the others stay listed
             changed = (root / run.name / RECORDS).stat().st_mtime_ns
             runs[number] = replace(run, scores=_scores(root / run.name, changed))
         if number % 8 == 7:

@@ -56,7 +56,7 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 remedy = f": write cuda:{value}" if name == "device" and isinstance(value, int) else ""
                 raise UserError(f"{name} must be {words}, not {_shown(value)}{remedy}")
             if name in ("model", "models"):
-                _refuse_no_model(value if name == "models" and isinstance(value, tuple) else [value])
+                _refuse_no_model(value if name == "models" and _is_list(value) else [value])
             if name == "seed" and value is not None and value < 0:
                 raise UserError(f"seed must be 0 or more, not {value}")
         return function(*given, **named)
@@ -66,8 +66,9 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 def _meant(named: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     """What a name that is no argument may stand for."""
-    for name in named.keys() - known.keys():
-        if meant := ELSEWHERE.get(name) or nearest(name, known):
+    for name in (one for one in named if one not in known):
+        other = ELSEWHERE.get(name, "")
+        if meant := other if other.partition("=")[0] in known else nearest(name, known):
             return f": did you mean {meant}?"
     return ""
 

@@ -286,8 +286,9 @@ def _question_tokens(
 ) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
     """`tokens_and_spans` of a question; refuses a tokenizer that has no token for a part of it."""
     ids, spans = tokens_and_spans(tokenizer, text, add_special_tokens)
-    pieces = (text[start:end] for token, (start, end) in zip(ids, spans, strict=True) if token == unknown_id(tokenizer))
-    unknown = next((piece for piece in pieces if piece != tokenizer.unk_token), None)
+    missing = unknown_id(tokenizer)
+    pieces = (text[start:end] for token, (start, end) in zip(ids, spans, strict=True) if token == missing)
+    unknown = next((piece for piece in pieces if piece and piece != tokenizer.unk_token), None)
     if unknown is not None:
         raise UserError(
             f"the tokenizer {name_of(tokenizer)} has no token for {unknown!r}, so it cannot write the questions: name "

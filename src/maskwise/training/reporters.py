@@ -47,7 +47,7 @@ def check_callbacks(given: "Sequence[TrainerCallback] | None") -> "list[TrainerC
     from transformers import TrainerCallback
 
     listed = [given] if isinstance(given, str) or not isinstance(given, Sequence | None) else list(given or [])
-    if not all(isinstance(one, TrainerCallback) for one in listed):
+    if not all(issubclass(one if isinstance(one, type) else type(one), TrainerCallback) for one in listed):
         raise UserError("callbacks takes a list of transformers' TrainerCallback: name a reporter with --report-to")
     return listed
 

@@ -43,6 +43,7 @@ def test_each_opens_by_name_with_tokenizer_and_window(name):
     assert model.tokenizer.decode(model.tokenizer("Grüße, 世界!")["input_ids"]) == "Grüße, 世界!"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_each_answers_few_shot_questions_from_its_examples(name):
     """Six relevant examples next to the question; the right letter must be the most probable token of all."""

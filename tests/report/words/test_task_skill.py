@@ -86,6 +86,7 @@ def test_a_heading_names_the_model_that_can_do_the_task(tmp_path: Path) -> None:
     assert not any("1 comparisons" in heading for heading in stated)
 
 
+@pytest.mark.slow
 def test_json_has_the_sentence_and_the_numbers_behind_it(tmp_path: Path) -> None:
     read(tmp_path, NONE, NONE)
     (summary,) = redraw([tmp_path / "run"]).summary["runs"]

@@ -296,6 +296,12 @@ class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
     all_share: list[float] | UnsetType = UNSET
     all_nll: list[float] | UnsetType = UNSET
 
+    def __post_init__(self) -> None:
+        """A record of the check has none of these, any other record all."""
+        unset = [getattr(self, name) is UNSET for name in self.__struct_fields__]
+        if any(unset) and not all(unset):
+            raise ValueError("some of its evidence is missing")
+
 
 PROBE = Probe(
     name=NAME,

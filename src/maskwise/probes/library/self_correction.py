@@ -266,7 +266,8 @@ def pays(found: Mapping[str, Any], method: str, option: str) -> str:
     if low is not None and low > RARE:
         return f"leave {option} out ({share})"
     return (
-        f"{option} is inconclusive: ask more questions, --points 200 ({share}; try it if that is below {percent(RARE)})"
+        f"{option} is inconclusive: ask more questions, --probes {NAME} --points 500 ({share}; try it "
+        f"if that is below {percent(RARE)})"
     )
 
 
@@ -285,6 +286,12 @@ class SelfCorrectionEvidence(ProbeFields, frozen=True, kw_only=True):
     least_repaired: int | UnsetType = UNSET
     least_damaged: int | UnsetType = UNSET
     others: int | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """A record of the check has none of these, any other record all."""
+        unset = [getattr(self, name) is UNSET for name in self.__struct_fields__]
+        if any(unset) and not all(unset):
+            raise ValueError("some of its evidence is missing")
 
 
 PROBE = Probe(

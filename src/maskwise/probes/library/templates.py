@@ -189,6 +189,8 @@ def in_words(shown: Shown) -> list[str]:
 
 def _able_line(found: TemplatesSummary, able: Sequence[str], every: Sequence[str]) -> str:
     total, others = len(every), [name for name in every if name not in able]
+    if not found.skills:
+        return f"under which of {total} templates the model can answer was not asked; the figures are over all"
     if not able:
         return f"the model is not shown to answer any of {total} templates, so nothing can be said about rewording"
     if not others:
@@ -315,7 +317,7 @@ PROBE = Probe(
         "contrast_tasks": 4,
         "contrast_questions": 2,
     },
-    quick={"tasks": 2, "contrast_tasks": 1},
+    quick={"tasks": 3, "contrast_tasks": 1},
     scored=lambda records: [record for record in records if record.condition["questions"] != OF_SKILL],
     chance=None,
     extras={NAME: templates_summary},
@@ -330,8 +332,7 @@ PROBE = Probe(
             "that the model can answer, and its whisker is where the effect under a new one lies in 95 % of cases; "
             "across 0, rewording alone may remove the effect. A model that cannot answer under a template has nothing "
             "to lose there. Templates whose answer is a word ask for another task. plain is the wording of all other "
-            "probes, Options: (A) cat, (B) lamp, (C) blue, then Answer:[ ]. The embedded tiny models were trained on "
-            "it alone and read no other.",
+            "probes, Options: (A) cat, (B) lamp, (C) blue, then Answer:[ ].",
             x_label="Effect",
             at="{}",
             x_names=("accuracy with 2 masks", "loss to masks", "loss to distance"),

@@ -239,8 +239,9 @@ def _confirmed(search: Search, row: ConfirmedSetting, letters: Mapping[str, str]
 def spent(search: Search) -> str:
     """`1,234 forward passes in 56 s on cpu`"""
     found = search.found
-    passes = "answers" if found.passes is None else f"{found.passes:,} forward passes"
-    return f"{passes} in {found.seconds:.0f} s {'from' if search.served else 'on'} {found.device}"
+    if found.passes is None:
+        return f"requests that took {found.seconds:.0f} s, added up, at {found.device}"
+    return f"{found.passes:,} forward passes in {found.seconds:.0f} s on {found.device}"
 
 
 def settings_of(search: Search) -> dict[str, Any]:

@@ -154,7 +154,9 @@ def _search_row(search: Search) -> tuple[TableCell, ...]:
         if is_reference
         else TableCell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
         TableCell(
-            "" if best.passes is None else f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes or 0)
+            "" if best.passes is None else f"{best.passes:.3g}",
+            f"{best.seconds:.2g} s",
+            None if best.passes is None else float(best.passes),
         ),
         _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
         _text_cell(fast.setting, f"passes: {fast.passes or 0:.3g}" * (not search.served)) if fast else UNDECIDED,

@@ -5,7 +5,7 @@ accuracy with 2 masks.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import UNSET, structs
 
@@ -30,6 +30,7 @@ class Judgement:
     masks: int
     accuracy: Score
     nll: Score
+    loses_more: bool = False  # the loss to masks is significantly larger
 
     @property
     def rises(self) -> bool:
@@ -37,7 +38,7 @@ class Judgement:
 
     @property
     def counts(self) -> bool:
-        return self.rises and (self.nll.value is None or direction(self.nll) < 0)
+        return self.rises and not self.loses_more and (self.nll.value is None or direction(self.nll) < 0)
 
     @property
     def reason(self) -> str:
@@ -55,7 +56,8 @@ class Judgement:
     @property
     def sentence(self) -> str:
         counts = "counts" if self.counts else "does not count"
-        return f"As a mitigation it {counts}: with {self.masks} masks {self.reason}."
+        more = "; its loss to masks is larger" if self.rises and self.loses_more else ""
+        return f"As a mitigation it {counts}: with {self.masks} masks {self.reason}{more}."
 
 
 def verdict(first: Reading, second: Reading) -> str:
@@ -64,7 +66,7 @@ def verdict(first: Reading, second: Reading) -> str:
     apart = difference_of_changes(first, second)
     if apart is None:
         return ""
-    judged = judged_at_most_masks(first, second, apart.count)
+    judged = replace(judged_at_most_masks(first, second, apart.count), loses_more=apart.detected and apart.points < 0)
     return f"{_losses(first.label, second.label, apart, judged.rises)} {_ends(first, second, apart)} {judged.sentence}"
 
 

@@ -76,10 +76,11 @@ def card_of_search(search: Search) -> str:
         for row in found.confirmed
     ]
     costs = () if search.served else ("forward passes",)
-    picks = [f"- {_text(row.goal)}: {_code(row.python)}" for row in found.advice]
+    device = "http://SERVER/v1" if search.served else found.device  # a card is published: no address of a server
+    picks = [f"- {_text(row.goal)}: {_code(row.python.replace(found.device, device))}" for row in found.advice]
     picks += [f"- {_text(line)}" for line in search.undecided]
     planted = search.manifest.planted
-    settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
+    settings = settings_of(search) | {"model": public_name(found.model), "device": device}
     measure, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
     settings["quality"] = f"{measure}{under}{public_name(judge)}" if under else judge
     parts = [
