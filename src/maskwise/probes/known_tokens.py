@@ -18,9 +18,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from msgspec import UNSET
+
 from maskwise.probes.checked import asked_sets
 from maskwise.probes.probe import Asker, Item, Setup, Unit, slices
-from maskwise.records.record import Condition, Evidence, Key, Record, still_to_ask
+from maskwise.records.record import Condition, Evidence, Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.claims import LEVEL
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.skill import Skill, task_skill
@@ -147,6 +149,16 @@ def pooled(records: Sequence[Record]) -> list[Record]:
     kept = [record for record in records if record.evidence and not _is_check(record)]
     unable = {source for source, skill in source_skills(records).items() if not skill.shown}
     return [record for record in kept if record.task not in unable] or kept
+
+
+class KnownTokensEvidence(ProbeFields, frozen=True, kw_only=True):
+    """Base of the evidence of both probes: the fields are optional because a record of the check has none."""
+
+    def __post_init__(self) -> None:
+        """A record of the check has none of these, any other record all."""
+        unset = [getattr(self, name) is UNSET for name in self.__struct_fields__]
+        if any(unset) and not all(unset):
+            raise ValueError("some of its evidence is missing")
 
 
 def _is_check(record: Record) -> bool:

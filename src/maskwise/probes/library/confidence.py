@@ -31,6 +31,7 @@ from msgspec import UNSET, UnsetType
 
 from maskwise.probes.known_tokens import (
     SKILL,
+    KnownTokensEvidence,
     by_source,
     known_items,
     known_sequences,
@@ -286,7 +287,7 @@ class ConfidenceCondition(ProbeFields, frozen=True, kw_only=True):
     rule: str
 
 
-class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
+class ConfidenceEvidence(KnownTokensEvidence, frozen=True, kw_only=True):
     sure: list[float] | UnsetType = UNSET
     right: list[int] | UnsetType = UNSET
     share: list[float] | UnsetType = UNSET
@@ -295,12 +296,6 @@ class ConfidenceEvidence(ProbeFields, frozen=True, kw_only=True):
     all_right: list[int] | UnsetType = UNSET
     all_share: list[float] | UnsetType = UNSET
     all_nll: list[float] | UnsetType = UNSET
-
-    def __post_init__(self) -> None:
-        """A record of the check has none of these, any other record all."""
-        unset = [getattr(self, name) is UNSET for name in self.__struct_fields__]
-        if any(unset) and not all(unset):
-            raise ValueError("some of its evidence is missing")
 
 
 PROBE = Probe(

@@ -31,6 +31,7 @@ from msgspec import UNSET, UnsetType
 
 from maskwise.probes.known_tokens import (
     SKILL,
+    KnownTokensEvidence,
     by_source,
     known_items,
     known_sequences,
@@ -275,7 +276,7 @@ class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
     wrong: str
 
 
-class SelfCorrectionEvidence(ProbeFields, frozen=True, kw_only=True):
+class SelfCorrectionEvidence(KnownTokensEvidence, frozen=True, kw_only=True):
     wrong: list[int] | UnsetType = UNSET
     masked: list[float] | UnsetType = UNSET
     visible: list[float] | UnsetType = UNSET
@@ -286,12 +287,6 @@ class SelfCorrectionEvidence(ProbeFields, frozen=True, kw_only=True):
     least_repaired: int | UnsetType = UNSET
     least_damaged: int | UnsetType = UNSET
     others: int | UnsetType = UNSET
-
-    def __post_init__(self) -> None:
-        """A record of the check has none of these, any other record all."""
-        unset = [getattr(self, name) is UNSET for name in self.__struct_fields__]
-        if any(unset) and not all(unset):
-            raise ValueError("some of its evidence is missing")
 
 
 PROBE = Probe(
