@@ -17,17 +17,12 @@ from msgspec import UNSET, UnsetType, structs
 
 from maskwise.probes.section import Entry, Shown, Summary
 from maskwise.records.groups import GroupedRecords, conditions_of
-from maskwise.records.record import Condition, ProbeFields, Record, condition_order
+from maskwise.records.record import Condition, Record, condition_order
 from maskwise.support.typed import Count
 
 PAPER_RELEVANT = 10
 RELEVANT = "relevant"
-
-
-class FewShotCondition(ProbeFields, frozen=True, kw_only=True):
-    """Base of the condition fields of probes that are asked with several numbers of relevant examples."""
-
-    relevant: Count | UnsetType = UNSET
+FEW_SHOT = {RELEVANT: Count | UnsetType}  # of the conditions of probes asked with several numbers of relevant examples
 
 
 Conditioned = TypeVar("Conditioned", Record, Entry)

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from maskwise.probes.checked import asked_sets
 from maskwise.probes.probe import Asker, Item, Setup, Unit, slices
-from maskwise.records.record import Condition, Evidence, Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Condition, Evidence, FieldTypes, Key, ProbeFields, Record, still_to_ask, struct_of
 from maskwise.scoring.claims import LEVEL
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.skill import Skill, task_skill
@@ -151,14 +151,16 @@ def pooled(records: Sequence[Record]) -> list[Record]:
     return [record for record in kept if record.task not in unable] or kept
 
 
-class KnownTokensEvidence(ProbeFields, frozen=True, kw_only=True):
-    """Base of the evidence of both probes: the fields are optional because a record of the check has none."""
-
+class _AllOrNone(ProbeFields, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
-        """A record of the check has none of these, any other record all."""
         unset = [getattr(self, name) is UNSET for name in self.__struct_fields__]
         if any(unset) and not all(unset):
             raise ValueError("some of its evidence is missing")
+
+
+def known_evidence(types: FieldTypes) -> type[ProbeFields]:
+    """The evidence of both probes: none of these fields in a record of the check, all of them in any other."""
+    return struct_of({name: kind | UnsetType for name, kind in types.items()}, _AllOrNone)
 
 
 def _is_check(record: Record) -> bool:

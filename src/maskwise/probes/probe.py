@@ -6,11 +6,12 @@ Everything else (presets, help, runner, scores, terminal, page) derives from the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.probes.examples import PAPER_RELEVANT, Baseline, main_of
 from maskwise.probes.section import Entry, Lead, Section, Shown, Summary, TextTable
-from maskwise.records.record import Condition, Key, ProbeFields, Record, RecordFields
+from maskwise.records.record import Condition, FieldTypes, Key, ProbeFields, Record, RecordFields, struct_of
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.scoring.scores import Score
@@ -224,8 +225,8 @@ class ScoreRule:
 class Probe:
     """One question to a model. The name is that of the command line, of the records and of the file.
 
-    group: what it is about. about: a line for the help. condition, evidence: structs of what its records hold under
-    these names, by which a stranger's records are checked. presets: that ask it by default.
+    group: what it is about. about: a line for the help. condition, evidence: what its records hold under these names,
+    by which a stranger's records are checked: the type of each field, or a struct. presets: that ask it by default.
     variants: the ways in which a few-shot question is put; all such probes share their episodes and are asked together.
     each_number: its variants are asked with every number of relevant examples of the run, not with the main one alone.
     units: everything else that is asked. one_pass: its units answer from one plain forward pass, as variants do, so
@@ -252,8 +253,8 @@ class Probe:
     name: str
     group: ProbeGroup
     about: str
-    condition: type[ProbeFields] | None = None
-    evidence: type[ProbeFields] | None = None
+    condition: FieldTypes | type[ProbeFields] | None = None
+    evidence: FieldTypes | type[ProbeFields] | None = None
     presets: tuple[Preset, ...] = ("full",)
     variants: Callable[[Setup], list[Variant]] | None = None
     each_number: bool = False
@@ -286,7 +287,8 @@ class Probe:
     columns: Mapping[str, str] | None = None
     tables: Callable[[Summary], list[TextTable]] | None = None
 
-    @property
+    @cached_property
     def record_fields(self) -> RecordFields:
         """The structs that its records are checked by."""
-        return RecordFields(self.condition, self.evidence)
+        given = (self.condition, self.evidence)
+        return RecordFields(*(struct_of(fields) if isinstance(fields, Mapping) else fields for fields in given))

@@ -2,17 +2,18 @@
 
 import functools
 import json
-from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, get_args
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from maskwise.support.typed import Count, Share, Typed
 
 Condition = dict[str, int | float | str]
 Evidence = dict[str, Any]  # numbers, texts, null and lists of numbers
 Key = tuple[str, str, int, str]
+FieldTypes = Mapping[str, Any]  # {field: its type}; with UnsetType among its types it may be missing
 
 
 class Record(Typed, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,6 +53,13 @@ class RecordFields(NamedTuple):
 
     condition: type[ProbeFields] | None = None
     evidence: type[ProbeFields] | None = None
+
+
+def struct_of(types: FieldTypes, base: type[ProbeFields] = ProbeFields) -> type[ProbeFields]:
+    """The struct of a mapping of fields; a name may have spaces, as {"extra masks": Count}."""
+    names = {name.replace(" ", "_"): name for name in types}
+    listed = [(own, types[name], *[UNSET] * (UnsetType in get_args(types[name]))) for own, name in names.items()]
+    return msgspec.defstruct("Fields", listed, bases=(base,), rename=names, frozen=True, kw_only=True)
 
 
 def still_to_ask(

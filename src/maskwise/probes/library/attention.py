@@ -7,14 +7,11 @@ Asked like mask-attribution. Condition: {"extra masks": 50}; evidence {"masks": 
 from collections.abc import Iterator
 from functools import partial
 
-from msgspec import field
-
 from maskwise.probes.evidence import entry_per_target
 from maskwise.probes.library.attribution import ORDERINGS, QUICK_ORDERINGS
 from maskwise.probes.library.mask_attribution import EXTRA_MASKS, mask_units
 from maskwise.probes.probe import Probe, Setup, Unit
 from maskwise.probes.section import Measure, Point, Section, Shown
-from maskwise.records.record import ProbeFields
 from maskwise.support.typed import Count
 
 NAME = "attention"
@@ -41,23 +38,12 @@ def _points(shown: Shown) -> list[Point]:
     ]
 
 
-class AttentionCondition(ProbeFields, frozen=True, kw_only=True):
-    extra_masks: Count = field(name="extra masks")
-
-
-class AttentionEvidence(ProbeFields, frozen=True, kw_only=True):
-    answer: list[float]
-    masks: list[float]
-    near: list[float]
-    far: list[float]
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="attention of the answer by kind of token and layer",
-    condition=AttentionCondition,
-    evidence=AttentionEvidence,
+    condition={"extra masks": Count},
+    evidence={"answer": list[float], "masks": list[float], "near": list[float], "far": list[float]},
     units=units,
     parameters=ORDERINGS | EXTRA_MASKS,
     quick=QUICK_ORDERINGS,

@@ -9,13 +9,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from msgspec import UnsetType
+
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.evidence import GRADIENT_INPUT, entry_per_target
 from maskwise.probes.few_shot import episodes
 from maskwise.probes.library.question_position import PLACE_NAMES, PLACES
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Measure, Point, Section, Shown, as_share
-from maskwise.records.record import Condition, Key, ProbeFields, still_to_ask
+from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.support.randomness import python_random
 from maskwise.tasks.episodes import Episode, Question
 from maskwise.tasks.prompts import Place, closed, encode_parts
@@ -91,23 +93,17 @@ def _points(shown: Shown) -> list[Point]:
     ]
 
 
-class AttributionCondition(ProbeFields, frozen=True, kw_only=True):
-    question: str
-
-
-class AttributionEvidence(ProbeFields, frozen=True, kw_only=True):
-    examples: list[float]
-    question: float
-    examples_times_input: list[float] | None = None
-    question_times_input: float | None = None
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="gradients of the answer by example",
-    condition=AttributionCondition,
-    evidence=AttributionEvidence,
+    condition={"question": str},
+    evidence={
+        "examples": list[float],
+        "question": float,
+        "examples_times_input": list[float] | None | UnsetType,
+        "question_times_input": float | None | UnsetType,
+    },
     presets=("full", "paper"),
     units=units,
     gradients=True,

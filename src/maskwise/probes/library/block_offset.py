@@ -6,7 +6,7 @@ shows them. Condition: {"after": "2 masks", "offset": 8}, or "to the end". A shi
 from the block before, and sees none of the masks. Other models have no blocks and are not asked.
 """
 
-from maskwise.probes.examples import FewShotCondition
+from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Variant, first_of_same
 from maskwise.probes.section import Section, named_curves
 from maskwise.support.typed import Count
@@ -28,17 +28,12 @@ def variants(setup: Setup) -> list[Variant]:
     ]
 
 
-class BlockOffsetCondition(FewShotCondition, frozen=True, kw_only=True):
-    after: str
-    offset: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text=VARIES_MASKS,
     about="the answer at several places of a block (block diffusion models)",
-    condition=BlockOffsetCondition,
+    condition=FEW_SHOT | {"after": str, "offset": Count},
     presets=("default", "full"),
     variants=variants,
     each_number=True,

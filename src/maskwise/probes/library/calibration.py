@@ -20,7 +20,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, first_condition, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, Summary, TextTable, by_masks
-from maskwise.records.record import ProbeFields, Record
+from maskwise.records.record import Record
 from maskwise.scoring.numbers import between, percent
 from maskwise.scoring.scores import Score
 from maskwise.support.randomness import seed_of
@@ -96,16 +96,12 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class CalibrationCondition(ProbeFields, frozen=True, kw_only=True):
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
     about="the tasks without relevant examples: which of them need context",
-    condition=CalibrationCondition,
+    condition={"masks": Count},
     presets=("default", "full"),
     units=units,
     random_canvas=True,

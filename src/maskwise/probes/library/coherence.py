@@ -21,7 +21,7 @@ from maskwise.probes.evidence import evidence_means
 from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
-from maskwise.records.record import Key, ProbeFields, Record, condition_text, still_to_ask
+from maskwise.records.record import Key, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, by_point, judged
 from maskwise.scoring.intervals import mean_over_tasks
 from maskwise.scoring.numbers import between, percent
@@ -235,24 +235,12 @@ def _area_table(summary: Summary) -> list[TextTable]:
     return [TextTable("coherence: area under accuracy against speed (perfect)", ("rule", *by_puzzle), rows)]
 
 
-class CoherenceCondition(ProbeFields, frozen=True, kw_only=True):
-    puzzle: str
-    rule: str
-    speed: str
-
-
-class CoherenceEvidence(ProbeFields, frozen=True, kw_only=True):
-    tokens_per_pass: float | UnsetType = UNSET
-    ideal: float | UnsetType = UNSET
-    ideal_speed: float | UnsetType = UNSET
-
-
 PROBE = Probe(
     name=NAME,
     group="coherence",
     about="puzzles whose tokens hang together, under every strategy",
-    condition=CoherenceCondition,
-    evidence=CoherenceEvidence,
+    condition={"puzzle": str, "rule": str, "speed": str},
+    evidence={"tokens_per_pass": float | UnsetType, "ideal": float | UnsetType, "ideal_speed": float | UnsetType},
     units=units,
     parameters={"puzzles": 30},
     quick={"puzzles": 6},

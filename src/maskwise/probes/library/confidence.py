@@ -27,12 +27,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from maskwise.probes.known_tokens import (
     SKILL,
-    KnownTokensEvidence,
     by_source,
+    known_evidence,
     known_items,
     known_sequences,
     pooled,
@@ -42,7 +42,7 @@ from maskwise.probes.known_tokens import (
 )
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
-from maskwise.records.record import Evidence, ProbeFields, Record
+from maskwise.records.record import Evidence, Record
 from maskwise.scoring.numbers import between, number, percent, points, points_between
 from maskwise.scoring.reliability import (
     FEWEST,
@@ -61,6 +61,7 @@ NAME = "confidence"
 STRATEGIES = ("low-confidence", "random", "threshold")
 COMMITS, MASKED = "commits", "masked positions"
 PREFIX = {COMMITS: "", MASKED: "all_"}  # of the evidence
+LOOKED_AT = {"sure": list[float], "right": list[int], "share": list[float], "nll": list[float]}
 SHARES = ((0.75, 1.0, "over 3/4"), (0.5, 0.75, "1/2 to 3/4"), (0.25, 0.5, "1/4 to 1/2"), (0.0, 0.25, "up to 1/4"))
 SMALL_GAP = 0.05  # of confidence over accuracy, below which there is nothing to correct
 DECODING_COST = 4
@@ -93,9 +94,7 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
 def judged(group: Sequence[Record], of: str) -> Evidence:
     """Every measure of one kind of predictions; sequences are the records, halves are their even and odd numbers."""
     prefix = PREFIX[of]
-    sure, right, share, nll = (
-        [record.evidence[f"{prefix}{name}"] for record in group] for name in ("sure", "right", "share", "nll")
-    )
+    sure, right, share, nll = ([record.evidence[f"{prefix}{name}"] for record in group] for name in LOOKED_AT)
     found = Predictions.of(sure, right)
     masked = np.array([value for listed in share for value in listed])
     chosen = choose_threshold(found, np.array([record.point % 2 == 0 for record in group]))
@@ -283,27 +282,12 @@ def _advice(measured: Mapping[str, Any]) -> str:
     )
 
 
-class ConfidenceCondition(ProbeFields, frozen=True, kw_only=True):
-    rule: str
-
-
-class ConfidenceEvidence(KnownTokensEvidence, frozen=True, kw_only=True):
-    sure: list[float] | UnsetType = UNSET
-    right: list[int] | UnsetType = UNSET
-    share: list[float] | UnsetType = UNSET
-    nll: list[float] | UnsetType = UNSET
-    all_sure: list[float] | UnsetType = UNSET
-    all_right: list[int] | UnsetType = UNSET
-    all_share: list[float] | UnsetType = UNSET
-    all_nll: list[float] | UnsetType = UNSET
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="whether predictions are right as often as their probability says (--data prompts=, gsm8k=)",
-    condition=ConfidenceCondition,
-    evidence=ConfidenceEvidence,
+    condition={"rule": str},
+    evidence=known_evidence({prefix + name: kind for prefix in PREFIX.values() for name, kind in LOOKED_AT.items()}),
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"questions": 32, "rules": STRATEGIES},

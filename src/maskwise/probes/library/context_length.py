@@ -6,7 +6,7 @@ models "no masks".
 
 from collections.abc import Sequence
 
-from maskwise.probes.examples import FewShotCondition
+from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, curve
 from maskwise.records.groups import values_of
@@ -64,17 +64,12 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     ]
 
 
-class ContextLengthCondition(FewShotCondition, frozen=True, kw_only=True):
-    distractors: Count
-    masks: str
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
     about="prompts of several lengths, with few masks and with many",
-    condition=ContextLengthCondition,
+    condition=FEW_SHOT | {"distractors": Count, "masks": str},
     presets=("default", "full", "paper"),
     variants=variants,
     random_canvas=True,

@@ -26,7 +26,7 @@ from maskwise.probes.library.mask_count import MASK_TAX
 from maskwise.probes.probe import POINTS_PER_UNIT, Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown, named_curves
 from maskwise.records.groups import GroupedRecords, groups_of
-from maskwise.records.record import Condition, Key, ProbeFields, Record, make_key
+from maskwise.records.record import Condition, Key, Record, make_key
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, share_of_skill, tables
@@ -200,17 +200,12 @@ def _effect(point: Point, base: Point) -> str:
     return f"with the one {point.series}, not {base.series.removeprefix('example ')}"
 
 
-class ContrastCondition(ProbeFields, frozen=True, kw_only=True):
-    examples: str
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
     about="questions that one example alone decides, near or far, by the number of masks",
-    condition=ContrastCondition,
+    condition={"examples": str, "masks": Count},
     presets=("default", "full"),
     units=units,
     random_canvas=True,

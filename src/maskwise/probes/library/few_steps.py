@@ -5,7 +5,7 @@ Paper probe 10: 2, 4 and 6 steps, format B. Condition: {"steps": 2, "masks": 50}
 
 from collections.abc import Iterator
 
-from maskwise.probes.examples import FewShotCondition
+from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.library.unmasking import QUICK_STEP_MASKS, STEP_MASKS, beside_one_step, step_units
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, first_of_same
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
@@ -22,17 +22,12 @@ def _curves(shown: Shown) -> list[Point]:
     return [Point(f"{entry.condition['steps']} steps", entry.masks, entry) for entry in shown.entries(NAME)]
 
 
-class FewStepsCondition(FewShotCondition, frozen=True, kw_only=True):
-    steps: Count
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="the masks filled in 2, 4 and 6 steps",
-    condition=FewStepsCondition,
+    condition=FEW_SHOT | {"steps": Count, "masks": Count},
     presets=("full", "paper"),
     units=units,
     parameters=STEP_MASKS | {"steps": (2, 4, 6)},

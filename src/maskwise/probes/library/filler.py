@@ -10,10 +10,10 @@ the prompt is that of k masks but for the kind of the tokens 3 to k, so nothing 
 
 from collections.abc import Sequence
 
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.examples import FewShotCondition
+from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Variant
 from maskwise.probes.section import Entry, Lead, Point, Section, Shown
 from maskwise.records.groups import groups_of
@@ -147,18 +147,12 @@ def _instead(entries: Sequence[Entry]) -> str:
     return f"{filler_name(strictest(entries)[-1].condition['filler'])} instead"
 
 
-class FillerCondition(FewShotCondition, frozen=True, kw_only=True):
-    filler: str
-    fillers: Count
-    format: str | UnsetType = UNSET
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text=VARIES_MASKS,
     about="full stops in the place of appended masks",
-    condition=FillerCondition,
+    condition=FEW_SHOT | {"filler": str, "fillers": Count, "format": str | UnsetType},
     lead=Lead(_after_masks, _instead, published=", full stops"),
     presets=("default", "full", "paper"),
     variants=variants,

@@ -22,7 +22,7 @@ from maskwise.probes.checked import AS_SERVED, ONE_BLOCK, UNCUT, AskedSet, Canva
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable, as_share
-from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Key, Record, still_to_ask
 from maskwise.scoring.intervals import bounded_mean, by_task, means_of, points_of, share_interval, variances_of
 from maskwise.scoring.numbers import between, percent
 from maskwise.support.typed import Count
@@ -183,26 +183,19 @@ def _flood_table(summary: Summary) -> list[TextTable]:
     return [TextTable(f"{NAME}: {flood_named(found)}", ("one block", "tokens sooner", "95 % interval", "n"), [row])]
 
 
-class GenerationLengthCondition(ProbeFields, frozen=True, kw_only=True):
-    layout: str
-    canvas: Count
-
-
-class GenerationLengthEvidence(ProbeFields, frozen=True, kw_only=True):
-    length: Count
-    ended: float
-    end_share: float | UnsetType = UNSET
-    empty: float | UnsetType = UNSET
-    cut: float | UnsetType = UNSET
-    end_step: float | UnsetType = UNSET
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="generated answers on canvases of 64 to 1024 masks (--data gsm8k=, prompts=)",
-    condition=GenerationLengthCondition,
-    evidence=GenerationLengthEvidence,
+    condition={"layout": str, "canvas": Count},
+    evidence={
+        "length": Count,
+        "ended": float,
+        "end_share": float | UnsetType,
+        "empty": float | UnsetType,
+        "cut": float | UnsetType,
+        "end_step": float | UnsetType,
+    },
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"canvases": (64, 128, 256, 512, 1024), "blocks": (32,), "tokens_per_step": 8, "questions": 64},

@@ -10,7 +10,6 @@ from functools import partial
 from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units
 from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Unit, first_condition
 from maskwise.probes.section import Measure, Section
-from maskwise.records.record import ProbeFields
 from maskwise.tasks.datasets import HOTPOTQA as NAME
 
 
@@ -18,16 +17,12 @@ def units(setup: Setup) -> Iterator[Unit]:
     return data_units(setup, PROBE, 1, f"{NAME}=FILE")
 
 
-class HotpotqaCondition(ProbeFields, frozen=True, kw_only=True):
-    share: float
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="questions about real text, by the share of masks (--data)",
-    condition=HotpotqaCondition,
+    condition={"share": float},
     presets=("full", "paper"),
     units=units,
     random_canvas=True,

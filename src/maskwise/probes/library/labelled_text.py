@@ -9,7 +9,6 @@ from functools import partial
 from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units
 from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Unit, first_condition
 from maskwise.probes.section import Measure, Section
-from maskwise.records.record import ProbeFields
 from maskwise.tasks.datasets import READERS, has_labels
 
 NAME = "labelled-text"
@@ -19,16 +18,12 @@ def units(setup: Setup) -> Iterator[Unit]:
     return data_units(setup, PROBE, setup.own["shots"], f"NAME=PATH ({', '.join(READERS)} or a file of your own)")
 
 
-class LabelledTextCondition(ProbeFields, frozen=True, kw_only=True):
-    share: float
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="classification of texts, by the share of masks (--data)",
-    condition=LabelledTextCondition,
+    condition={"share": float},
     units=units,
     random_canvas=True,
     one_pass=True,

@@ -25,7 +25,7 @@ from maskwise.probes.probe import (
     with_nll,
 )
 from maskwise.probes.section import Entry, Section, Shown, by_masks, in_nats
-from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.support.typed import Count
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
@@ -90,16 +90,12 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class LikelihoodMasksCondition(ProbeFields, frozen=True, kw_only=True):
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
-    condition=LikelihoodMasksCondition,
+    condition={"masks": Count},
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"mask_counts": (0, 16, 64, 256, 1024), "samples": 16, "questions": 64},

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maskwise.probes.examples import FewShotCondition
+from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import Point, Section, Shown, curve
 from maskwise.records.groups import conditions_of, groups_of
@@ -162,16 +162,12 @@ def moved_away(point: Point, base: Point) -> str:
     return f"with the examples moved away from the question (location {point.x:g} instead of {base.x:g}{asked})"
 
 
-class LocationCondition(FewShotCondition, frozen=True, kw_only=True):
-    location: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
     about="the relevant examples moved away from the question",
-    condition=LocationCondition,
+    condition=FEW_SHOT | {"location": Count},
     presets=("default", "full", "paper"),
     variants=variants,
     random_canvas=True,

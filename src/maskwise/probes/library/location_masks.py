@@ -6,7 +6,7 @@ Paper probe 8, format B. Condition: {"location": 20, "masks": 50}.
 from collections.abc import Mapping, Sequence
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.examples import FewShotCondition
+from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.library.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCATIONS
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Variant
 from maskwise.probes.section import Point, Section, Shown
@@ -63,17 +63,12 @@ def _points(shown: Shown) -> list[Point]:
     return [Point(f"k = {entry.condition['masks']}", entry.condition["location"], entry) for entry in entries]
 
 
-class LocationMasksCondition(FewShotCondition, frozen=True, kw_only=True):
-    location: Count
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text=VARIES_MASKS,
     about="the location probe with more and more masks",
-    condition=LocationMasksCondition,
+    condition=FEW_SHOT | {"location": Count, "masks": Count},
     presets=("default", "full", "paper"),
     variants=variants,
     random_canvas=True,

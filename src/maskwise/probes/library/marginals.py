@@ -17,13 +17,13 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from maskwise.probes.evidence import measured_besides
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit
 from maskwise.probes.section import Measure, Point, Section, Shown, as_share, named_curves
 from maskwise.probes.text import GAP, QUICK_GAP, Gap, gap_items, gap_of, gap_pieces
-from maskwise.records.record import Condition, ProbeFields, Record
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, differences, judged, mean_of, means_by_point
 from maskwise.support.typed import Count
 
@@ -106,24 +106,12 @@ def _likeness(shown: Shown) -> list[Point]:
     return [point for point in _curves(shown) if point.entry.measures.get("tv_next") is not None]
 
 
-class MarginalsCondition(ProbeFields, frozen=True, kw_only=True):
-    suffix: str
-    distance: Count
-
-
-class MarginalsEvidence(ProbeFields, frozen=True, kw_only=True):
-    tv_unigram: float
-    common: float
-    mode_common: float | UnsetType = UNSET
-    tv_next: float | UnsetType = UNSET
-
-
 PROBE = Probe(
     name=NAME,
     group="coherence",
     about="predictions of masks by their distance from the text",
-    condition=MarginalsCondition,
-    evidence=MarginalsEvidence,
+    condition={"suffix": str, "distance": Count},
+    evidence={"tv_unigram": float, "common": float, "mode_common": float | UnsetType, "tv_next": float | UnsetType},
     units=units,
     parameters=GAP | {"distances": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 60, 62, 63, 64)},
     quick=QUICK_GAP,

@@ -8,7 +8,7 @@ gradient x input (not in records of before).
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
-from msgspec import field
+from msgspec import UnsetType
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.evidence import TIMES_INPUT, entry_per_target
@@ -25,7 +25,7 @@ from maskwise.probes.library.attribution import (
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Answerer, Asker, Item, Probe, Setup, Unit
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import Point, Section, Shown
-from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Key, Record, still_to_ask
 from maskwise.scoring.claims import Claim, judged
 from maskwise.scoring.intervals import by_task
 from maskwise.support.typed import Count
@@ -98,26 +98,20 @@ def _published() -> tuple[tuple[str, float, tuple[float, ...]], ...]:
     return tuple((name, place + 0.15, values) for place, (name, values) in enumerate(zip(names, stated, strict=True)))
 
 
-class MaskAttributionCondition(ProbeFields, frozen=True, kw_only=True):
-    extra_masks: Count = field(name="extra masks")
-
-
-class MaskAttributionEvidence(ProbeFields, frozen=True, kw_only=True):
-    masks: float
-    near: float
-    all: float
-    masks_times_input: float | None = None
-    near_times_input: float | None = None
-    all_times_input: float | None = None
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="gradients of the answer by kind of token",
-    condition=MaskAttributionCondition,
-    evidence=MaskAttributionEvidence,
+    condition={"extra masks": Count},
+    evidence={
+        "masks": float,
+        "near": float,
+        "all": float,
+        "masks_times_input": float | None | UnsetType,
+        "near_times_input": float | None | UnsetType,
+        "all_times_input": float | None | UnsetType,
+    },
     presets=("full", "paper"),
     units=units,
     gradients=True,

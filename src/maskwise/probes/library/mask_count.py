@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import structs
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.examples import FewShotCondition, main_records
+from maskwise.probes.examples import FEW_SHOT, main_records
 from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
 from maskwise.probes.library.unmasking import NAME as UNMASKING
@@ -233,16 +233,12 @@ MASK_NATS = ScoreRule(
 )
 
 
-class MaskCountCondition(FewShotCondition, frozen=True, kw_only=True):
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text=VARIES_MASKS,
     about="more and more masks after the question",
-    condition=MaskCountCondition,
+    condition=FEW_SHOT | {"masks": Count},
     lead=Lead(lambda entries: entries, lambda entries: "masks", main=True, advice=advice),
     presets=("quick", "default", "full", "paper"),
     variants=variants,

@@ -52,7 +52,7 @@ from maskwise.probes.paths import (
 )
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices, with_nll
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
-from maskwise.records.record import Condition, Key, ProbeFields, condition_text, still_to_ask
+from maskwise.records.record import Condition, Key, condition_text, still_to_ask
 from maskwise.scoring.numbers import NBSP, percent, signed
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
@@ -305,19 +305,12 @@ def _baseline(condition: Condition, all_conditions: Sequence[Condition]) -> Cond
     return BASELINE if BASELINE in all_conditions else None
 
 
-class MechanismCondition(ProbeFields, frozen=True, kw_only=True):
-    masks: Count
-    fillers: Count | UnsetType = UNSET
-    place: str | UnsetType = UNSET
-    attention: str | UnsetType = UNSET
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="by which path appended masks act: attention to them cut row by row",
-    condition=MechanismCondition,
+    condition={"masks": Count, "fillers": Count | UnsetType, "place": str | UnsetType, "attention": str | UnsetType},
     units=units,
     parameters={"mask_counts": (20, 200), "points": 100},
     quick={"mask_counts": (200,)},

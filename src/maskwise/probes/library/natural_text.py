@@ -11,7 +11,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices, with_nll
 from maskwise.probes.section import Measure, Point, Section, Shown, in_nats
 from maskwise.probes.text import TASK, Passage, passages_of
-from maskwise.records.record import Condition, Key, ProbeFields, make_key
+from maskwise.records.record import Condition, Key, make_key
 from maskwise.support.typed import Count
 from maskwise.tasks.prompts import encode_last_word, opened, unknown_id
 
@@ -69,17 +69,12 @@ def _points(shown: Shown) -> list[Point]:
     return [Point(entry.condition["after"], entry.condition["count"], entry) for entry in entries]
 
 
-class NaturalTextCondition(ProbeFields, frozen=True, kw_only=True):
-    after: str
-    count: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text=VARIES_MASKS,
     about="the last word of a passage with masks or full stops after it",
-    condition=NaturalTextCondition,
+    condition={"after": str, "count": Count},
     presets=("default", "full"),
     units=units,
     random_canvas=True,

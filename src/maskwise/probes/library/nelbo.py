@@ -10,7 +10,7 @@ from functools import partial
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices, with_nll
 from maskwise.probes.section import Point, Section, Shown, in_nats
 from maskwise.probes.text import TASK, Passage, passages_of
-from maskwise.records.record import Condition, Key, ProbeFields, still_to_ask
+from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.support.typed import Count
 from maskwise.tasks.prompts import Prompt
 
@@ -44,15 +44,11 @@ def _masks(shown: Shown) -> str:
     return "no masks" if shown.is_autoregressive else "any share of the tokens masked"
 
 
-class NelboCondition(ProbeFields, frozen=True, kw_only=True):
-    draws: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="the bound on the likelihood of prose",
-    condition=NelboCondition,
+    condition={"draws": Count},
     units=units,
     not_blocks="the bound of a block diffusion model goes block by block: see maskwise score",
     parameters={"draws": 8},

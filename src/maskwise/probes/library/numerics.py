@@ -43,7 +43,7 @@ from maskwise.probes.numeric_settings import (
 )
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
-from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.flips import MarginBin, RunNoise
 from maskwise.scoring.numbers import tenths
 from maskwise.tasks.checkable import CHECKED
@@ -266,25 +266,14 @@ def _tables(summary: Summary) -> list[TextTable]:
     return [TextTable(f"{NAME}: answers that changed, compared with float32", head, rows)]
 
 
-class NumericsCondition(ProbeFields, frozen=True, kw_only=True):
-    answers: str
-    setting: str
-
-
-class NumericsEvidence(ProbeFields, frozen=True, kw_only=True):
-    dtype: str
-    margin: float | UnsetType = UNSET
-    scale: float | UnsetType = UNSET
-
-
 _MEASURE = (Measure("flipped", CHANGED, "flipped_low", "flipped_high"),)
 
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="answers that change with batch, order, dtype, attention or cache",
-    condition=NumericsCondition,
-    evidence=NumericsEvidence,
+    condition={"answers": str, "setting": str},
+    evidence={"dtype": str, "margin": float | UnsetType, "scale": float | UnsetType},
     units=units,
     not_text="",
     takes=lambda data_set: data_set in CHECKED,

@@ -13,7 +13,7 @@ from maskwise.probes.evidence import measured_besides
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share
 from maskwise.probes.text import GAP, QUICK_GAP, TASK, Gap, gap_of, gap_pieces
-from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Key, Record, still_to_ask
 from maskwise.scoring.claims import Claim, judged
 from maskwise.tasks.prompts import Prompt
 
@@ -95,24 +95,12 @@ def _in_words(shown: Shown) -> list[str]:
     ]
 
 
-class OrderCondition(ProbeFields, frozen=True, kw_only=True):
-    rule: str
-
-
-class OrderEvidence(ProbeFields, frozen=True, kw_only=True):
-    tau: float
-    global1: float
-    global4: float
-    local1: float
-    local4: float
-
-
 PROBE = Probe(
     name=NAME,
     group="coherence",
     about="the order in which strategies fill a continuation",
-    condition=OrderCondition,
-    evidence=OrderEvidence,
+    condition={"rule": str},
+    evidence={"tau": float, "global1": float, "global4": float, "local1": float, "local4": float},
     units=units,
     parameters=GAP | {"tokens": 32},
     quick=QUICK_GAP | {"tokens": 16},

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import Labels, label_item, labels_of
 from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
-from maskwise.records.record import Condition, Key, ProbeFields, Record, condition_text, still_to_ask
+from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
 from maskwise.support.typed import Count
@@ -148,19 +148,12 @@ def _curves(shown: Shown, along: str, wanted: Callable[[Mapping[str, Any]], bool
     ]
 
 
-class PointsCondition(ProbeFields, frozen=True, kw_only=True):
-    order: str
-    question: str | UnsetType = UNSET
-    examples: Count | UnsetType = UNSET
-    share: float | UnsetType = UNSET
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="points in space by the order of the examples",
-    condition=PointsCondition,
+    condition={"order": str, "question": str | UnsetType, "examples": Count | UnsetType, "share": float | UnsetType},
     presets=("full", "paper"),
     units=units,
     random_canvas=True,

@@ -5,7 +5,7 @@ Paper probe 2, format A. Condition: {"question": "left", "location": 20}.
 
 from collections.abc import Sequence
 
-from maskwise.probes.examples import FewShotCondition
+from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.library.location import BOTH_SIDES as NAME
 from maskwise.probes.library.location import (
     DISTANCE_NATS,
@@ -59,18 +59,13 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     return found
 
 
-class QuestionPositionCondition(FewShotCondition, frozen=True, kw_only=True):
-    question: str
-    location: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
     text_after=True,
     about="the same with the question first, in the middle or last",
-    condition=QuestionPositionCondition,
+    condition=FEW_SHOT | {"question": str, "location": Count},
     condition_words={"right": "last", "left": "first"},
     presets=("default", "full", "paper"),
     variants=variants,

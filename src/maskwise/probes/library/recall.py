@@ -43,7 +43,7 @@ from maskwise.probes.section import (
     as_share,
     in_nats,
 )
-from maskwise.records.record import Condition, Key, ProbeFields, still_to_ask
+from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.scoring.numbers import between, number, percent
 from maskwise.support.typed import AtLeast1, Count
 from maskwise.tasks.recall_pairs import (
@@ -257,27 +257,14 @@ RECALL_NATS = ScoreRule(
 )
 
 
-class RecallCondition(ProbeFields, frozen=True, kw_only=True):
-    question: str
-    distance: str
-    masks: Count
-    fillers: Count
-
-
-class RecallEvidence(ProbeFields, frozen=True, kw_only=True):
-    pairs: AtLeast1
-    between: Count
-    offset: float | None
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
     about="pairs of words, one key asked again near to or far from its pair",
-    condition=RecallCondition,
+    condition={"question": str, "distance": str, "masks": Count, "fillers": Count},
     condition_words={LAST: "last", FIRST: "first"},
-    evidence=RecallEvidence,
+    evidence={"pairs": AtLeast1, "between": Count, "offset": float | None},
     presets=("default", "full"),
     units=units,
     random_canvas=True,

@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.examples import FewShotCondition, in_words, labelled
+from maskwise.probes.examples import FEW_SHOT, in_words, labelled
 from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, slices
 from maskwise.probes.section import Section, Shown, Summary, TextTable, by_masks
@@ -93,16 +93,12 @@ def _tables(summary: Summary) -> list[TextTable]:
     return [TextTable(lines, ("score, tasks with room", "value", "95 % interval"), _rows(summary))] if lines else []
 
 
-class RoomCondition(FewShotCondition, frozen=True, kw_only=True):
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
     about="which tasks leave room for a loss, on questions of its own",
-    condition=RoomCondition,
+    condition=FEW_SHOT | {"masks": Count},
     presets=("default", "full"),
     units=units,
     random_canvas=True,

@@ -27,12 +27,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from maskwise.probes.known_tokens import (
     SKILL,
-    KnownTokensEvidence,
     by_source,
+    known_evidence,
     known_items,
     known_sequences,
     pooled,
@@ -42,7 +42,7 @@ from maskwise.probes.known_tokens import (
 )
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
-from maskwise.records.record import Evidence, ProbeFields, Record
+from maskwise.records.record import Evidence, Record
 from maskwise.scoring.intervals import Estimate, difference_interval
 from maskwise.scoring.numbers import between, percent, points_between
 from maskwise.scoring.reliability import Predictions, auroc, share_over_sequences
@@ -272,29 +272,16 @@ def pays(found: Mapping[str, Any], method: str, option: str) -> str:
     )
 
 
-class SelfCorrectionCondition(ProbeFields, frozen=True, kw_only=True):
-    wrong: str
-
-
-class SelfCorrectionEvidence(KnownTokensEvidence, frozen=True, kw_only=True):
-    wrong: list[int] | UnsetType = UNSET
-    masked: list[float] | UnsetType = UNSET
-    visible: list[float] | UnsetType = UNSET
-    refilled: list[int] | UnsetType = UNSET
-    edited: list[int] | UnsetType = UNSET
-    random_repaired: int | UnsetType = UNSET
-    random_damaged: int | UnsetType = UNSET
-    least_repaired: int | UnsetType = UNSET
-    least_damaged: int | UnsetType = UNSET
-    others: int | UnsetType = UNSET
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="whether wrong tokens are seen and repaired: does remdm or --edit pay (--data prompts=, gsm8k=)",
-    condition=SelfCorrectionCondition,
-    evidence=SelfCorrectionEvidence,
+    condition={"wrong": str},
+    evidence=known_evidence(
+        dict.fromkeys(("wrong", "refilled", "edited"), list[int])
+        | dict.fromkeys(("masked", "visible"), list[float])
+        | dict.fromkeys(("random_repaired", "random_damaged", "least_repaired", "least_damaged", "others"), int)
+    ),
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"questions": 32, "right_places": 5},

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import field
 
 from maskwise.probes.few_shot import episode_units
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_item, labels_of, tests_that_fit
@@ -30,7 +29,7 @@ from maskwise.probes.probe import (
 )
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.groups import values_of
-from maskwise.records.record import Condition, Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.intervals import Estimate, correlation
 from maskwise.support.typed import Count
 from maskwise.tasks.datasets import READERS, has_labels
@@ -190,17 +189,12 @@ def _in_words(shown: Shown) -> list[str]:
     return [f"r = {told(found['together'])}; with the two from different test points, r = {told(found['apart'])}"]
 
 
-class ShotsMasksCondition(ProbeFields, frozen=True, kw_only=True):
-    shots: Count
-    extra_masks: Count = field(name="extra masks")
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="gain from more examples against loss to more masks",
-    condition=ShotsMasksCondition,
+    condition={"shots": Count, "extra masks": Count},
     presets=("full", "paper"),
     units=units,
     random_canvas=True,

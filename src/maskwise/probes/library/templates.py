@@ -25,7 +25,7 @@ from maskwise.probes.few_shot import context_of, episodes
 from maskwise.probes.library.contrast import draw_question
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
-from maskwise.records.record import Condition, Key, ProbeFields, make_key
+from maskwise.records.record import Condition, Key, make_key
 from maskwise.scoring.numbers import percent, tenths
 from maskwise.scoring.template_effects import (
     ACCURACY,
@@ -292,20 +292,12 @@ def _ends(low: float | None, high: float | None) -> str:
     return "none" if low is None or high is None else f"{tenths(100 * low)} to {tenths(100 * high)}"
 
 
-class TemplatesCondition(ProbeFields, frozen=True, kw_only=True):
-    questions: str
-    template: str
-    answer: str
-    examples: str
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
     about="mask-count and contrast under reworded questions (--templates FILE)",
-    condition=TemplatesCondition,
+    condition={"questions": str, "template": str, "answer": str, "examples": str, "masks": Count},
     units=units,
     random_canvas=True,
     parameters={

@@ -17,7 +17,7 @@ from maskwise.probes.evidence import measured_besides
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit
 from maskwise.probes.section import Section, curve, in_nats
 from maskwise.probes.text import GAP, QUICK_GAP, gap_items, gap_of, gap_pieces
-from maskwise.records.record import Condition, ProbeFields, Record
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, judged
 from maskwise.support.typed import Count
 
@@ -54,22 +54,12 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     ]
 
 
-class TotalCorrelationCondition(ProbeFields, frozen=True, kw_only=True):
-    distance: Count
-
-
-class TotalCorrelationEvidence(ProbeFields, frozen=True, kw_only=True):
-    tc: float
-    forth: float
-    back: float
-
-
 PROBE = Probe(
     name=NAME,
     group="coherence",
     about="what filling two masks in one step loses",
-    condition=TotalCorrelationCondition,
-    evidence=TotalCorrelationEvidence,
+    condition={"distance": Count},
+    evidence={"tc": float, "forth": float, "back": float},
     units=units,
     parameters=GAP | {"distances": (1, 2, 4, 8, 16, 32), "samples": 32},
     quick=QUICK_GAP | {"samples": 8},

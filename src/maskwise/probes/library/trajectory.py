@@ -26,7 +26,7 @@ from msgspec import UNSET
 from maskwise.probes.checked import AskedSet, asked_sets
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Point, Section, Shown, as_share, mark_place, without_accuracy
-from maskwise.records.record import Condition, Evidence, Key, ProbeFields, Record, still_to_ask
+from maskwise.records.record import Condition, Evidence, Key, Record, still_to_ask
 from maskwise.scoring.intervals import (
     bounded_mean,
     by_task,
@@ -298,24 +298,12 @@ def _last_steps(shown: Shown) -> tuple[str, str]:
     return found, f"decode to the end; to exclude such losses, ask more questions (--probes {NAME} --points 200)"
 
 
-class TrajectoryCondition(ProbeFields, frozen=True, kw_only=True):
-    rule: str
-    tokens_per_step: int
-
-
-class TrajectoryEvidence(ProbeFields, frozen=True, kw_only=True):
-    answers: list[int]
-    right: int
-    voted: int
-    changed: int
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="right answers that later steps overwrite, and voting over the steps (--data prompts=, gsm8k=)",
-    condition=TrajectoryCondition,
-    evidence=TrajectoryEvidence,
+    condition={"rule": str, "tokens_per_step": int},
+    evidence={"answers": list[int], "right": int, "voted": int, "changed": int},
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"questions": 20, "canvas": 8, "data_canvas": 128, "rules": STRATEGIES, "tokens_per_step": PACES},

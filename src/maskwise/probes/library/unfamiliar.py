@@ -19,7 +19,7 @@ from maskwise.probes.library.mask_count import mask_nats, mask_tax
 from maskwise.probes.library.room import BASELINE_MASKS, in_sentence, selection_units
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Setup, Unit, Variant, slices
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
-from maskwise.records.record import Condition, ProbeFields, Record
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.numbers import nats_between, parts_in_words, percent
 from maskwise.scoring.scores import Score
 from maskwise.scoring.task_room import Room, resting_on, room_of, with_room
@@ -98,17 +98,12 @@ def _in_words(shown: Shown) -> list[str]:
     return lines
 
 
-class UnfamiliarCondition(ProbeFields, frozen=True, kw_only=True):
-    questions: str
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="context",
     not_text=VARIES_MASKS,
     about="masks after questions of words outside the few-shot training documents",
-    condition=UnfamiliarCondition,
+    condition={"questions": str, "masks": Count},
     presets=("default", "full"),
     units=units,
     random_canvas=True,

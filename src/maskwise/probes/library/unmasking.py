@@ -7,7 +7,7 @@ Paper probe 7: 40 decoding steps, random or highest-confidence order, format B. 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from maskwise.probes.examples import FewShotCondition, labelled, one_context_per_task
+from maskwise.probes.examples import FEW_SHOT, labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
 from maskwise.probes.probe import (
     BY_BLOCKS,
@@ -140,17 +140,12 @@ def _curves(shown: Shown) -> list[Point]:
     ]
 
 
-class UnmaskingCondition(FewShotCondition, frozen=True, kw_only=True):
-    order: str
-    masks: Count
-
-
 PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
     about="the masks filled in many steps",
-    condition=UnmaskingCondition,
+    condition=FEW_SHOT | {"order": str, "masks": Count},
     presets=("full", "paper"),
     units=units,
     parameters=STEP_MASKS | {"steps": 40},
