@@ -12,7 +12,7 @@ from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, l
 from benchmarks.shapes import make_model, random_ids
 from maskwise.diffusion import Views, draw_noise, mask_agnostic, mask_agnostic_call
 from maskwise.models.model import Model
-from maskwise.training.settings import TuneSettings
+from maskwise.training.training_settings import TuneSettings
 from maskwise.training.weights import make_trainable
 
 PAIRS = ((600, 120), (220, 80), (90, 40))  # tokens of prompt and answer

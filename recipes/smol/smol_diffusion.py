@@ -54,7 +54,7 @@ from maskwise.models.model import Batch, Model
 from maskwise.support.files import replace_file
 from maskwise.tasks.prompts import Encoded, opened
 from maskwise.tasks.words import load_words, split_words
-from maskwise.training.settings import TrainSettings
+from maskwise.training.training_settings import TrainSettings
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 from smol_data import SHARES, Sampler, draw_prompts, words_to_train_on
 

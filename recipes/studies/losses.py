@@ -47,7 +47,7 @@ from maskwise.support.files import replace_file
 from maskwise.support.progress import progress_bar
 from maskwise.training.data.held_out import held_out_views
 from maskwise.training.data.pairs import read_pairs, tokenize_pairs
-from maskwise.training.settings import TuneSettings
+from maskwise.training.training_settings import TuneSettings
 from maskwise.training.tune import tune
 
 LOSSES = {"CE alone": (0.1, 0.0), "CE + TV": (0.1, 1.0), "TV alone": (0.0, 1.0)}  # alpha, beta

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast
 from maskwise.diffusion import Noised, nelbo_call
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.checkpoints.opening import as_model
-from maskwise.training.settings import TuneSettings
+from maskwise.training.training_settings import TuneSettings
 from maskwise.training.tune import summary_lines, tune
 
 COLOUR_NAMES = "red blue green yellow purple orange black white brown pink grey violet scarlet amber teal ivory"

@@ -36,7 +36,7 @@ from make_pairs import cut_before_last_answer
 from maskwise.tasks.words import load_words
 from maskwise.training.checked_settings import settings_from
 from maskwise.training.data.pairs import read_pairs, tokenize_pairs
-from maskwise.training.settings import PRESET_PAIRS, TuneSettings
+from maskwise.training.training_settings import PRESET_PAIRS, TuneSettings
 from maskwise.training.tune import make_trainer
 from maskwise.training.weights import make_trainable
 from training_factorial import words_of

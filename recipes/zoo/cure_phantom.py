@@ -48,8 +48,8 @@ from maskwise.tasks.words import load_words
 from maskwise.training.checked_settings import settings_from
 from maskwise.training.data.noised_pairs import NoisedPairs
 from maskwise.training.data.pairs import read_pairs, tokenize_pairs
-from maskwise.training.settings import PRESET_PAIRS, TuneSettings
 from maskwise.training.trainer import TuneTrainer
+from maskwise.training.training_settings import PRESET_PAIRS, TuneSettings
 from maskwise.training.tune import make_trainer
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 from plant_distraction import BASE, questions

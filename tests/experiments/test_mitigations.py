@@ -54,7 +54,7 @@ from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import encode_question
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
-from maskwise.training.settings import TuneSettings, described
+from maskwise.training.training_settings import TuneSettings, described
 
 WITHOUT_ADAPTER = rows_for([])
 BY_NAME = {one.name: one for one in WITHOUT_ADAPTER}

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 
 from helpers.same import assert_same
 from helpers.tiny import dream_net, llada_net
-from maskwise.training.settings import TuneSettings
+from maskwise.training.training_settings import TuneSettings
 from maskwise.training.tune import tune
 
 TEXT = "red blue green cat dog bird runs sits jumps say then now one two three . : ? user assistant"

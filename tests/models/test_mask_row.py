@@ -12,7 +12,7 @@ import maskwise as mw
 from helpers.tiny import dream_net, llada_net
 from maskwise.models.batch import Batch
 from maskwise.support.errors import UserError
-from maskwise.training.settings import TrainSettings
+from maskwise.training.training_settings import TrainSettings
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 
 MASK = 63

@@ -20,7 +20,7 @@ from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.report.pages.page import build
 from maskwise.report.readings import read_all
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, fit_to_model

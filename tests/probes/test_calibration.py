@@ -12,7 +12,7 @@ from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.episodes import LETTERS
 from maskwise.tasks.words import load_words

@@ -18,7 +18,7 @@ from maskwise.probes.summary import summarise
 from maskwise.records.folder import RECORDS, RunOnDisk, read_run
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import Reading, read_all
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, fit_to_model
 from maskwise.support.errors import UserError

@@ -17,7 +17,7 @@ from maskwise.probes.summary import entries, summarise
 from maskwise.records.folder import read_run
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.scoring.intervals import accuracy_interval, difference_interval, none_seen, share_interval
 from maskwise.scoring.scores import NO_SKILL, bootstrapped

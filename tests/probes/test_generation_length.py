@@ -16,8 +16,8 @@ from maskwise.probes.checked import AskedSet, CanvasLayout, CheckedQuestion, lay
 from maskwise.probes.library.generation_length import PROBE, empty_and_cut, flood_in_words
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.report.words.sentences import what_this_run_shows
-from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, chosen_settings
 from maskwise.support.errors import UserError

@@ -33,7 +33,7 @@ from maskwise.records.folder import read_run
 from maskwise.records.record import condition_text
 from maskwise.report.pages.page import build
 from maskwise.report.readings import read_all
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
 from maskwise.scoring.scores import score

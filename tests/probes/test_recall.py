@@ -19,8 +19,8 @@ from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.report.words.sentences import opening
-from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
 from maskwise.scoring.scores import NO_SKILL, null_score

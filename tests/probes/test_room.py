@@ -13,7 +13,7 @@ from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.text import load_text
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose, plan
 from maskwise.support.errors import UserError

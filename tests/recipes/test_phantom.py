@@ -20,7 +20,7 @@ from maskwise.tasks.words import load_words, split_words
 from maskwise.training.checked_settings import check, settings_from
 from maskwise.training.data.noised_pairs import NoisedPairs
 from maskwise.training.data.pairs import Pair
-from maskwise.training.settings import PRESET_PAIRS
+from maskwise.training.training_settings import PRESET_PAIRS
 
 
 def test_examples_kept_follow_the_plan_and_never_end():

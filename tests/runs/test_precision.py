@@ -10,8 +10,8 @@ from maskwise.probes.summary import summarise
 from maskwise.probes.until_precise import blocks_in_all
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.report.words.sentences import opening
-from maskwise.report.words.terminal import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import check
 from maskwise.scoring.precision import FIRST_STAGE

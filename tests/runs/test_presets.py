@@ -17,7 +17,7 @@ from maskwise.probes.published import EXPECTATIONS, PAPER_MODELS, paper_model
 from maskwise.probes.text import load_text
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose, plan
 from maskwise.runs.settings import DEFAULT, FULL, PAPER, QUICK, power_of, preset, with_examples
 from maskwise.tasks.episodes import draw

@@ -2,7 +2,7 @@
 
 from maskwise.training.checked_settings import settings_from
 from maskwise.training.model_card import trained_card
-from maskwise.training.settings import TrainSettings
+from maskwise.training.training_settings import TrainSettings
 
 DATA = {"file": "quick.jsonl", "sha256": "0" * 64}
 

@@ -17,7 +17,7 @@ from maskwise.support.errors import UserError
 from maskwise.training.checked_settings import OF_OBJECTIVES, train_settings
 from maskwise.training.data.documents import TextPiece
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
-from maskwise.training.settings import TrainSettings
+from maskwise.training.training_settings import TrainSettings
 
 SMALL = {
     "steps": 2,

@@ -24,8 +24,8 @@ from maskwise.training.checked_settings import check_training, train_settings
 from maskwise.training.data.documents import TextPiece, read_documents, tokenize_rows
 from maskwise.training.data.held_out import held_out_noise, held_out_prefixes, split
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
-from maskwise.training.settings import TrainSettings
 from maskwise.training.train import completed, summary_lines, train
+from maskwise.training.training_settings import TrainSettings
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,8 @@ from maskwise.training.data.documents import read_documents, tokenize_rows
 from maskwise.training.data.noised_pairs import NoisedPairs
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
 from maskwise.training.data.pairs import read_pairs, tokenize_pairs
-from maskwise.training.settings import TrainSettings, TuneSettings
 from maskwise.training.train import DiffusionTrainer, HeldOut, open_teacher, train
+from maskwise.training.training_settings import TrainSettings, TuneSettings
 from maskwise.training.tune import tune
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 

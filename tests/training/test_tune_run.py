@@ -24,7 +24,7 @@ from maskwise.training.data.held_out import held_out_views, split
 from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
 from maskwise.training.reporters import check_reporters
 from maskwise.training.run_folder import complete_checkpoints
-from maskwise.training.settings import PRESETS, TuneSettings
+from maskwise.training.training_settings import PRESETS, TuneSettings
 from maskwise.training.tune import cost_line, summary_lines, tune
 
 

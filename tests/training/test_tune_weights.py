@@ -14,7 +14,7 @@ from helpers.tiny import EVERY_FAMILY, tiny_dream, tiny_llada
 from maskwise.models.checkpoints.export import export
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
-from maskwise.training.settings import TuneSettings
+from maskwise.training.training_settings import TuneSettings
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
 
 SMALL = TuneSettings(lora_rank=2, lora_alpha=4)

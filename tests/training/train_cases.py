@@ -3,8 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from maskwise.training.settings import TrainSettings
 from maskwise.training.train import train
+from maskwise.training.training_settings import TrainSettings
 
 SMALL = TrainSettings(
     steps=6,

@@ -202,7 +202,7 @@ def diagnose(
     from maskwise.report.pages.page import home_of, write_page
     from maskwise.report.readings import readings_of
     from maskwise.report.words.finding import advice_lines, finding, with_finding
-    from maskwise.report.words.terminal import print_summary
+    from maskwise.report.words.printed_summary import print_summary
 
     readings = readings_of(runs)
     page = write_page(readings, home_of(readings))
@@ -295,7 +295,7 @@ def compare(
         from maskwise.experiments.compare import compare as compare_models
         from maskwise.report.pages.results import make_folder
         from maskwise.report.words.comparison import rows_of
-        from maskwise.report.words.terminal import print_changes
+        from maskwise.report.words.printed_summary import print_changes
         from maskwise.runs.runner import join_crew
 
     if out is not None:

@@ -25,7 +25,7 @@ from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.option_fields import takes_fields
 from maskwise.training.checked_settings import settings_from, train_settings
 from maskwise.training.reporters import check_reporters
-from maskwise.training.settings import PRESET_PAIRS, TrainSettings, TuneSettings
+from maskwise.training.training_settings import PRESET_PAIRS, TrainSettings, TuneSettings
 
 Tensorboard = Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")]
 ReportTo = Annotated[

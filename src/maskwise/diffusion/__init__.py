@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from maskwise.diffusion.noised import Noised
     from maskwise.diffusion.objective import MicroBatch, Noising, Objective, cross_entropy
     from maskwise.diffusion.objectives.blockwise import block_diffusion, blockwise
-    from maskwise.diffusion.objectives.nelbo import nelbo
+    from maskwise.diffusion.objectives.masked_nelbo import nelbo
     from maskwise.diffusion.objectives.soft_mask import SoftMask, soft_masks
     from maskwise.diffusion.process import absorb, clean_distribution, reverse_step
     from maskwise.diffusion.schedules import Cosine, Geometric, Linear, Polynomial, Schedule, step_weight
@@ -74,7 +74,7 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "noised": "Noised",
         "objective": "MicroBatch Noising Objective cross_entropy",
         "objectives.blockwise": "block_diffusion blockwise",
-        "objectives.nelbo": "nelbo",
+        "objectives.masked_nelbo": "nelbo",
         "objectives.soft_mask": "SoftMask soft_masks",
         "process": "absorb clean_distribution reverse_step",
         "schedules": "Cosine Geometric Linear Polynomial Schedule step_weight",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ObjectiveSettings(Protocol):
-    """The settings of a run that objectives read (`maskwise.training.settings.TrainSettings` has them)."""
+    """The settings of a run that objectives read (`maskwise.training.training_settings.TrainSettings` has them)."""
 
     @property
     def schedule(self) -> str: ...

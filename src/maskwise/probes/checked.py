@@ -1,16 +1,17 @@
 """Shared code of the probes over checkable questions: token ids, and the layouts of a canvas."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from maskwise.models.tokenizers.chat import render_chat
-from maskwise.probes.probe import Asker, Setup
-from maskwise.records.record import Condition
+from maskwise.probes.probe import Asker, Item, Setup
+from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.tasks.checkable import CHECKED, EMBEDDED, EMBEDDED_PATTERN, EXACT, embedded_questions
 from maskwise.tasks.datasets import Checkable
 from maskwise.tasks.labelled_exercises import Labelled
+from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.rules import TASKS
 
 ONE_BLOCK, AS_SERVED = "one block", "as served"
@@ -90,6 +91,23 @@ def asked_sets(setup: Setup) -> list[AskedSet]:
     sets: list[tuple[str, Sequence[Labelled], str]] = [(one.name, one.tests[:most], one.check) for one in given]
     sets = sets or [(EMBEDDED, _embedded(setup.settings.seed, most), EMBEDDED_PATTERN)]
     return [AskedSet(name, tuple(_asked(setup.asker, one) for one in tests), check) for name, tests, check in sets]
+
+
+def canvas_items(
+    asker: Asker,
+    probe: str,
+    asked: AskedSet,
+    layout: CanvasLayout,
+    condition: Condition,
+    points: Sequence[int],
+    done: Collection[Key],
+) -> Iterator[Item]:
+    """Each question followed by the masks of the canvas, on which its answer is to be written."""
+    assert asker.mask_id is not None
+    for key, point, same in still_to_ask(probe, asked.name, points, [condition], done):
+        one = asked.questions[point]
+        ids = (*one.ids, *[asker.mask_id] * layout.canvas)
+        yield Item(key, same, Prompt(ids, len(one.ids), one.answer_ids[0], layout.shown), one.answer.strip())
 
 
 def _embedded(seed: int, count: int) -> Sequence[Labelled]:

@@ -1,14 +1,15 @@
 """Shared code of the few-shot probes: episodes of the 16 tasks, and prompts built from variants."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from maskwise.probes.examples import labelled, one_context_per_task
-from maskwise.probes.probe import Asker, Item, Setup, Unit, Variant, slices
+from maskwise.probes.probe import Asker, Item, Setup, Unit, Variant, units_of
 from maskwise.records.record import Key, make_key
 from maskwise.tasks.episodes import Episode, Question, blocked, draw, draw_afresh, example_words, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
+from maskwise.tasks.rules import Task
 from maskwise.tasks.words import Words
 
 
@@ -50,8 +51,18 @@ def episode_units(
     points = setup.settings.points
     for episode in episodes(setup, relevant, distractors, points):
         make = partial(few_shot_items, setup.asker, context_of(setup, episode, afresh), variants)
-        for some in slices(points):
-            yield Unit(some, len(variants), make)
+        yield from units_of(points, len(variants), make)
+
+
+def afresh_units(
+    setup: Setup, variants: Sequence[Variant], tasks: Iterable[Task], words: Words, drawn: tuple[int, int, int, int]
+) -> Iterator[Unit]:
+    """Questions of these tasks with a context for each. drawn: relevant examples, distractors, questions, seed."""
+    relevant, distractors, count, seed = drawn
+    for task in tasks:
+        episode = draw(task, words, relevant, distractors, count, seed, setup.settings.held_out)
+        make = partial(few_shot_items, setup.asker, context_of(setup, episode, True, words), variants)
+        yield from units_of(count, len(variants), make)
 
 
 def few_shot_items(

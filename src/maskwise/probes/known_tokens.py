@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from maskwise.probes.checked import asked_sets
-from maskwise.probes.probe import Asker, Item, Setup, Unit, slices
+from maskwise.probes.probe import Asker, Item, Setup, Unit, units_of
 from maskwise.records.record import Condition, Evidence, FieldTypes, Key, ProbeFields, Record, still_to_ask, struct_of
 from maskwise.scoring.claims import LEVEL
 from maskwise.scoring.numbers import percent
@@ -127,8 +127,7 @@ def skill_units(setup: Setup, probe: str, condition: Condition) -> Iterator[Unit
         return
     other = replace(setup, settings=replace(setup.settings, seed=seed_of(SKILL, setup.settings.seed)))
     for source, listed in known_sequences(other, probe).items():
-        for points in slices(len(listed)):
-            yield Unit(points, 1, partial(known_items, setup.asker, probe, source, listed, condition))
+        yield from units_of(len(listed), 1, partial(known_items, setup.asker, probe, source, listed, condition))
 
 
 def source_skills(records: Sequence[Record]) -> dict[str, Skill]:

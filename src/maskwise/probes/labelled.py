@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from maskwise.probes.blocks import sees_past_the_question
-from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, units_of
 from maskwise.probes.section import Point, Shown
 from maskwise.records.record import Condition, Key, still_to_ask
 from maskwise.support.errors import UserError
@@ -81,8 +81,7 @@ def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Un
         if len(tests) < settings.points:
             setup.note(f"{found.name}: {len(tests)} questions of at most {longest} tokens, not {settings.points}")
         make = partial(data_items, asker, probe.name, found.name, examples, tests, labels, shares)
-        for points in slices(len(tests)):
-            yield Unit(points, len(shares), make)
+        yield from units_of(len(tests), len(shares), make)
 
 
 def data_examples(asker: Asker, data: Dataset, shots: int, seed: int) -> list[Labelled]:

@@ -118,6 +118,9 @@ class Item:
     answer: str
 
 
+ItemMaker = Callable[[Sequence[int], set[Key]], Iterator[Item]]
+
+
 @dataclass(frozen=True)
 class Unit:
     """Some points of one task under all its conditions: how many items they are, and how to make those not yet done.
@@ -128,7 +131,7 @@ class Unit:
 
     points: Sequence[int]
     conditions: int
-    items: Callable[[Sequence[int], set[Key]], Iterator[Item]]
+    items: ItemMaker
     answer: Answerer | None = None
     cost: int = 1
 
@@ -156,6 +159,13 @@ class Variant:
 
 def slices(points: int) -> list[range]:
     return [range(first, min(first + POINTS_PER_UNIT, points)) for first in range(0, points, POINTS_PER_UNIT)]
+
+
+def units_of(
+    points: int, conditions: int, items: ItemMaker, answer: Answerer | None = None, cost: int = 1
+) -> list[Unit]:
+    """Units of so many points that are asked alike."""
+    return [Unit(some, conditions, items, answer, cost) for some in slices(points)]
 
 
 # What is measured

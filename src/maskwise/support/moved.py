@@ -64,6 +64,9 @@ _RENAMED = {
     "runs.sample": "runs.run_sample",
     "report.words.advice": "report.words.advice_text",
     "training.run": "training.training_run",
+    "training.settings": "training.training_settings",
+    "report.words.terminal": "report.words.printed_summary",
+    "diffusion.objectives.nelbo": "diffusion.objectives.masked_nelbo",
 }
 
 

@@ -7,7 +7,7 @@ from transformers import TrainingArguments
 from transformers.utils import logging
 
 from maskwise.models.model import Model
-from maskwise.training.settings import DECAYS, SharedSettings
+from maskwise.training.training_settings import DECAYS, SharedSettings
 
 
 def arguments_for(model: Model, settings: SharedSettings, out: Path, evaluates: bool) -> TrainingArguments:

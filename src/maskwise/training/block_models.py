@@ -7,7 +7,7 @@ from maskwise.models.checkpoints.configuration import configured_block, read_fam
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
-from maskwise.training.settings import SharedSettings, TrainSettings
+from maskwise.training.training_settings import SharedSettings, TrainSettings
 
 
 def refuse_block_models(model: str | Path | Model, settings: SharedSettings) -> None:

@@ -12,7 +12,7 @@ from maskwise.diffusion.objectives import OBJECTIVES, find_objective
 from maskwise.diffusion.schedules import SCHEDULES
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
-from maskwise.training.settings import DECAYS, PRESETS, SharedSettings, TrainSettings, TuneSettings
+from maskwise.training.training_settings import DECAYS, PRESETS, SharedSettings, TrainSettings, TuneSettings
 
 ROWS = ("documents", "full")
 OF_ADAPTERS = ("lora_rank", "lora_alpha", "lora_dropout", "targets")  # refused for --full

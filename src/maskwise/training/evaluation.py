@@ -9,7 +9,7 @@ from torch import Tensor
 from maskwise.diffusion import Views, compare_views, mask_agnostic_call
 from maskwise.models.model import Model
 from maskwise.support.terminal import counted, one_line
-from maskwise.training.settings import SharedSettings
+from maskwise.training.training_settings import SharedSettings
 
 PAIRS_PER_PASS = 8
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from maskwise.models.checkpoints.cards import card, licence_of, public_name
 from maskwise.training.evaluation import many_masks
-from maskwise.training.settings import PRESETS, SharedSettings, TrainSettings, TuneSettings
+from maskwise.training.training_settings import PRESETS, SharedSettings, TrainSettings, TuneSettings
 
 MEASURES = {
     "ce": "cross-entropy (nats per token)",

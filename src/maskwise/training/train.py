@@ -29,9 +29,9 @@ from maskwise.training.data.noised_rows import NoisedRows, collate_rows
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import many_masks, mean_scores, summary
 from maskwise.training.reporters import check_callbacks, check_reporters
-from maskwise.training.settings import BLOCK, WARMUP, TrainSettings
 from maskwise.training.trainer import RunTrainer
 from maskwise.training.training_run import PreparedRun, RunTarget, run, source_of
+from maskwise.training.training_settings import BLOCK, WARMUP, TrainSettings
 
 TOKENS_PER_PASS = 8192
 
@@ -57,9 +57,9 @@ def train(
         model: a name, or an opened model, which is trained in place.
         data: a text or .jsonl file, a list of dicts or a datasets.Dataset, with text or messages.
         out: the folder for the adapter, or the whole model, and every setting.
-        settings: all settings as one value (`maskwise.training.settings.TrainSettings`); else the defaults with
-            `changes` by name, such as steps=200, objective="blockwise". An objective of your own is given as a value
-            (`maskwise.diffusion.Objective`), and its parameters by their names.
+        settings: all settings as one value (`maskwise.training.training_settings.TrainSettings`); else the defaults
+            with `changes` by name, such as steps=200, objective="blockwise". An objective of your own is given as a
+            value (`maskwise.diffusion.Objective`), and its parameters by their names.
         dtype, device, check_weights: as in `mw.open`, for a model given by name.
         tensorboard: write OUT/logs; else where TensorBoard is installed. callbacks: of transformers' Trainer.
         report_to: as in transformers: some of wandb, tensorboard, mlflow, or "none".

@@ -25,7 +25,7 @@ from maskwise.support.terminal import one_line, open_console
 from maskwise.training.data.epochs import Epochs
 from maskwise.training.evaluation import measure
 from maskwise.training.run_folder import checkpoint_step, complete_checkpoints, keep_newest, saving, vouch, write_json
-from maskwise.training.settings import SharedSettings, TuneSettings
+from maskwise.training.training_settings import SharedSettings, TuneSettings
 from maskwise.training.weights import load_trained_weights, save_trained_weights, trained_weights
 
 # accelerate calls the device of processes without a GPU cpu:0, to which torch cannot read a state by itself.

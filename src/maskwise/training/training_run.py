@@ -38,8 +38,8 @@ from maskwise.training.run_folder import (
     saving,
     write_json,
 )
-from maskwise.training.settings import SharedSettings, described
 from maskwise.training.trainer import RunTrainer
+from maskwise.training.training_settings import SharedSettings, described
 from maskwise.training.weights import make_trainable, save_trained_weights, trained_weights
 
 

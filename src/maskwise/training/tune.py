@@ -23,9 +23,9 @@ from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
 from maskwise.training.data.reading import DataFile
 from maskwise.training.evaluation import many_masks, summary
 from maskwise.training.reporters import check_callbacks, check_reporters
-from maskwise.training.settings import PRESET_PAIRS, TuneSettings
 from maskwise.training.trainer import TuneTrainer
 from maskwise.training.training_run import PreparedRun, RunTarget, is_main_process, run, source_of
+from maskwise.training.training_settings import PRESET_PAIRS, TuneSettings
 
 
 @checked_arguments
@@ -51,8 +51,8 @@ def tune(
         data: pairs: a .jsonl or text file, a list of dicts or a datasets.Dataset, with prompt and answer, question and
             answer, or messages. The preset quick brings its own.
         out: the folder for the adapter, or the whole model, and every setting; else runs/MODEL-tuned.
-        settings: all settings as one value (`maskwise.training.settings.TuneSettings`); else `preset` (paper-base,
-            paper-instruct, with -ce the cross-entropy alone, quick) with `changes` by name, such as steps=20.
+        settings: all settings as one value (`maskwise.training.training_settings.TuneSettings`); else `preset`
+            (paper-base, paper-instruct, with -ce the cross-entropy alone, quick) with `changes` by name, as steps=20.
         dtype, device, check_weights: as in `mw.open`, for a model given by name.
         tensorboard: write OUT/logs; else where TensorBoard is installed. callbacks: of transformers' Trainer.
         report_to: as in transformers: some of wandb, tensorboard, mlflow, or "none".

@@ -16,7 +16,7 @@ from maskwise.models.checkpoints.locations import name_from_anywhere
 from maskwise.models.model import Model
 from maskwise.models.peft_access import is_attention, is_linear, targets_pattern
 from maskwise.support.errors import UserError
-from maskwise.training.settings import ATTENTION, SharedSettings
+from maskwise.training.training_settings import ATTENTION, SharedSettings
 
 
 def make_trainable(model: Model, settings: SharedSettings, mask_row: bool = False) -> None:

@@ -25,7 +25,7 @@ from maskwise.models.checkpoints.quantised_files import complete_quantisation, r
 from maskwise.models.finite import nonfinite_weights
 from maskwise.models.peft_access import linear_targets
 from maskwise.support.errors import UserError
-from maskwise.training.settings import TuneSettings
+from maskwise.training.training_settings import TuneSettings
 from maskwise.training.weights import make_trainable
 
 

@@ -13,7 +13,7 @@ from maskwise.models.batch import Batch
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.families import NOISE_DRAWS
 from maskwise.models.families.diffusion_gemma import CanvasHead, noise
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.support.errors import UserError
 
 

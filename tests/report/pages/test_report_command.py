@@ -15,7 +15,7 @@ from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.support.errors import UserError
 
 

@@ -14,8 +14,8 @@ from maskwise.probes.section import Entry
 from maskwise.records.folder import RunOnDisk
 from maskwise.report.readings import Asked, Reading, distinct_labels
 from maskwise.report.words.comparison import Row
+from maskwise.report.words.printed_summary import print_changes
 from maskwise.report.words.sentences import opening, what_this_run_shows
-from maskwise.report.words.terminal import print_changes
 from maskwise.report.words.tiles import tiles
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import NBSP, between, percent, points

@@ -19,7 +19,7 @@ from maskwise.report.sections import sections_for
 from maskwise.report.words.card import card_of_run
 from maskwise.report.words.effects import effects_of, headings
 from maskwise.report.words.finding import finding
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.report.words.tiles import tiles
 from maskwise.runs.diagnose import diagnose
 

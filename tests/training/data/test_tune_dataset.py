@@ -11,7 +11,7 @@ from maskwise.support.randomness import torch_generator
 from maskwise.training.checked_settings import check, settings_from
 from maskwise.training.data.noised_pairs import NoisedPairs, collate_pairs, largest_mask_count
 from maskwise.training.data.pairs import Pair
-from maskwise.training.settings import PRESETS, TuneSettings
+from maskwise.training.training_settings import PRESETS, TuneSettings
 
 MASK = 99
 PAIRS = [Pair(tuple(range(1, 3 + n)), tuple(range(20, 24 + n % 3))) for n in range(7)]

@@ -2,7 +2,7 @@
 
 from maskwise.diffusion.objective import Objective
 from maskwise.diffusion.objectives.blockwise import BLOCKWISE
-from maskwise.diffusion.objectives.nelbo import NELBO
+from maskwise.diffusion.objectives.masked_nelbo import NELBO
 from maskwise.diffusion.objectives.soft_mask import SOFT_MASK
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean

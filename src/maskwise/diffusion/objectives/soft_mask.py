@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from maskwise.diffusion.noised import Noised
 from maskwise.diffusion.objective import MicroBatch, Objective, cross_entropy
-from maskwise.diffusion.objectives.nelbo import noise_by_schedule
+from maskwise.diffusion.objectives.masked_nelbo import noise_by_schedule
 
 if TYPE_CHECKING:
     from torch import Tensor

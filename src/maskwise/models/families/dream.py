@@ -224,18 +224,6 @@ class DreamModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         initialise(module, self.config.initializer_range)
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.model.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.model.embed_tokens = value
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
-    def set_output_embeddings(self, value: nn.Module) -> None:
-        self.lm_head = value
-
     def forward(
         self,
         input_ids: Tensor | None = None,

@@ -16,6 +16,7 @@ from maskwise.models.families.dream import DreamBody, DreamModel, NormedAttentio
 from maskwise.models.families.layers import ATTENTION_PLAN, GatedMLP, MayWait, RMSNorm, Rotary
 from maskwise.models.families.packing import end_to_end
 from maskwise.models.families.routing import Router
+from maskwise.support.errors import UserError
 
 GROUPED = (torch.float32, torch.bfloat16, torch.float16)
 HOOKS, HOOKS_BEFORE = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
@@ -220,6 +221,13 @@ class ExpertsBlock(GradientCheckpointingLayer):
         """x [T, d] -> [T, d]."""
         x = x + self.self_attn(self.input_layernorm(x), rotary, layout, store)
         return with_residual(self.mlp, self.post_attention_layernorm(x), x)
+
+
+def refuse_too_few_experts(config: Any) -> None:
+    if config.num_experts_per_tok > config.num_experts:
+        raise UserError(
+            f"{config.num_experts_per_tok} experts a token of {config.num_experts}: download config.json again"
+        )
 
 
 class ExpertsBody(DreamBody):

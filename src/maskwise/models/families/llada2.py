@@ -232,6 +232,7 @@ class LLaDA2Body(ExpertsBody):
 class LLaDA2MoeModelLM(ExpertsModel):
     config_class = LLaDA2Config
     _no_split_modules = ["LLaDA2Block"]  # noqa: RUF012
+    _input_embed_layer = "word_embeddings"
     # The fused map of queries, keys and values cannot be split by a plan: attention is replicated.
     _tp_plan = EXPERTS_PLAN | {
         f"{rule.replace('.experts.*', place)}": style
@@ -242,12 +243,6 @@ class LLaDA2MoeModelLM(ExpertsModel):
 
     def make_body(self, config: Any) -> DreamBody:
         return LLaDA2Body(config)
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.model.word_embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.model.word_embeddings = value
 
 
 register(LLaDA2Config, LLaDA2MoeModelLM)

@@ -7,7 +7,7 @@ Dream's, its logits at position i predict position i.
 from typing import Any
 
 from maskwise.models.families.dream import DreamConfig
-from maskwise.models.families.experts import ExpertsBlock, ExpertsModel
+from maskwise.models.families.experts import ExpertsBlock, ExpertsModel, refuse_too_few_experts
 from maskwise.models.families.layers import register
 from maskwise.support.errors import UserError
 
@@ -41,10 +41,7 @@ class LLaDAMoEConfig(DreamConfig):
     def refuse_unsupported(self) -> None:
         if any(kind != 1 for kind in self.moe_layer_freq or []):
             raise UserError("LLaDA-MoE layers without experts are not supported: open one of the published shape")
-        if self.num_experts_per_tok > self.num_experts:
-            raise UserError(
-                f"{self.num_experts_per_tok} experts a token of {self.num_experts}: download config.json again"
-            )
+        refuse_too_few_experts(self)
         super().refuse_unsupported()
 
 

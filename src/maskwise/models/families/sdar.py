@@ -7,7 +7,7 @@ The logits of position i predict position i. The blocks have 4 tokens where conf
 from typing import Any
 
 from maskwise.models.families.dream import DreamBlock, DreamConfig, DreamModel, NormedAttention
-from maskwise.models.families.experts import ExpertsBlock, ExpertsModel
+from maskwise.models.families.experts import ExpertsBlock, ExpertsModel, refuse_too_few_experts
 from maskwise.models.families.layers import register
 from maskwise.support.errors import UserError
 
@@ -53,10 +53,7 @@ class SDARMoeConfig(SDARConfig):
     def refuse_unsupported(self) -> None:
         if self.mlp_only_layers:
             raise UserError("SDAR layers without experts are not supported: open one of the published shape")
-        if self.num_experts_per_tok > self.num_experts:
-            raise UserError(
-                f"{self.num_experts_per_tok} experts a token of {self.num_experts}: download config.json again"
-            )
+        refuse_too_few_experts(self)
         super().refuse_unsupported()
 
 

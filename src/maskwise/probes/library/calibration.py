@@ -12,20 +12,18 @@ models.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.few_shot import context_of, few_shot_items
-from maskwise.probes.probe import Probe, Setup, Unit, Variant, first_condition, slices
+from maskwise.probes.few_shot import afresh_units
+from maskwise.probes.probe import Probe, Setup, Unit, Variant, first_condition
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, Summary, TextTable, by_masks
 from maskwise.records.record import Record
 from maskwise.scoring.numbers import between, percent
 from maskwise.scoring.scores import Score
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count
-from maskwise.tasks.episodes import draw
 
 NAME = "calibration"
 MOST_WITHOUT_EXAMPLES = 0.5
@@ -39,12 +37,8 @@ def units(setup: Setup) -> Iterator[Unit]:
     counts = (0,) if setup.model.causal else visible_counts(setup, NAME, own["mask_counts"])
     variants = [Variant(NAME, {"masks": k}, open=True, masks=k) for k in counts]
     seed = seed_of(NAME, settings.seed)
-    for task in setup.tasks:
-        if task.name in settings.tasks:
-            episode = draw(task, setup.words, 0, settings.distractors, count, seed, settings.held_out)
-            make = partial(few_shot_items, setup.asker, context_of(setup, episode, afresh=True), variants)
-            for points in slices(count):
-                yield Unit(points, len(variants), make)
+    tasks = [task for task in setup.tasks if task.name in settings.tasks]
+    return afresh_units(setup, variants, tasks, setup.words, (0, settings.distractors, count, seed))
 
 
 def accuracy_without_examples(records: Sequence[Record]) -> dict[str, float]:

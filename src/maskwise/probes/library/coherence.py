@@ -19,7 +19,7 @@ from maskwise.models.text_model import TextModel
 from maskwise.probes.checked import AS_SERVED
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.paces import ITEMS, Pace, paces
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit, slices
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Key, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, by_point, judged
@@ -59,8 +59,7 @@ def units(setup: Setup) -> Iterator[Unit]:
             answer: Any = partial(solve, name=name, pace=pace, puzzles=puzzles[name], seed=seed)
             if in_text:
                 answer = partial(solve_in_text, puzzles=puzzles[name], seed=seed)
-            for points in slices(len(puzzles[name])):
-                yield Unit(points, 1, make, answer, DECODING_COST)
+            yield from units_of(len(puzzles[name]), 1, make, answer, DECODING_COST)
 
 
 def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: int) -> dict[Name, list[PuzzlePrompt]]:

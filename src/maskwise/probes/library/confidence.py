@@ -40,7 +40,7 @@ from maskwise.probes.known_tokens import (
     skill_units,
     sources_in_words,
 )
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Evidence, Record
 from maskwise.scoring.numbers import between, number, percent, points, points_between
@@ -77,8 +77,7 @@ def units(setup: Setup) -> Iterator[Unit]:
         for rule in setup.own["rules"]:
             make = partial(known_items, setup.asker, NAME, source, listed, {"rule": rule})
             answer = partial(watch_commits, rule=rule, seed=setup.settings.seed)
-            for asked in slices(len(listed)):
-                yield Unit(asked, 1, make, answer, DECODING_COST)
+            yield from units_of(len(listed), 1, make, answer, DECODING_COST)
     yield from skill_units(setup, NAME, {"rule": SKILL})
 
 

@@ -10,7 +10,7 @@ stands before the first end token, "cut": 1 where the canvas ends before the ans
 share of the steps after which the first end token was committed, where there is one}.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,16 +18,15 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from maskwise.models.text_model import TextModel
-from maskwise.probes.checked import AS_SERVED, ONE_BLOCK, UNCUT, AskedSet, CanvasLayout, asked_sets, layouts
+from maskwise.probes.checked import AS_SERVED, ONE_BLOCK, UNCUT, CanvasLayout, asked_sets, canvas_items, layouts
 from maskwise.probes.evidence import evidence_means
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, first_of_same, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable, as_share
-from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.records.record import Record
 from maskwise.scoring.intervals import bounded_mean, by_task, means_of, points_of, share_interval, variances_of
 from maskwise.scoring.numbers import between, percent
 from maskwise.support.typed import Count
 from maskwise.tasks.checkable import CHECKED
-from maskwise.tasks.prompts import Prompt
 
 NAME = "generation-length"
 FLOOD = "end_flood"
@@ -58,20 +57,9 @@ def units(setup: Setup) -> Iterator[Unit]:
             sizes = ", ".join(map(str, left_out))
             setup.note(f"{NAME}: prompts of {asked.longest} tokens leave no room for canvases of {sizes} masks")
         for layout in fitting:
-            make = partial(question_items, setup.asker, asked, layout)
+            make = partial(canvas_items, setup.asker, NAME, asked, layout, layout.condition)
             answer = partial(write, layout=layout, asked=asked, tokens_per_step=own["tokens_per_step"])
-            for points in slices(len(asked.questions)):
-                yield Unit(points, 1, make, answer, DECODING_COST)
-
-
-def question_items(
-    asker: Asker, asked: AskedSet, layout: CanvasLayout, points: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
-    assert asker.mask_id is not None
-    for key, point, condition in still_to_ask(NAME, asked.name, points, [layout.condition], done):
-        one = asked.questions[point]
-        masked = (*one.ids, *[asker.mask_id] * layout.canvas)
-        yield Item(key, condition, Prompt(masked, len(one.ids), one.answer_ids[0], layout.shown), one.answer.strip())
+            yield from units_of(len(asked.questions), 1, make, answer, DECODING_COST)
 
 
 # What is measured

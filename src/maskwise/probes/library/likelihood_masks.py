@@ -21,7 +21,7 @@ from maskwise.probes.probe import (
     Setup,
     Unit,
     first_condition,
-    slices,
+    units_of,
     with_nll,
 )
 from maskwise.probes.section import Entry, Section, Shown, by_masks, in_nats
@@ -46,8 +46,7 @@ def units(setup: Setup) -> Iterator[Unit]:
         for count in counts:
             make = partial(answer_items, setup.asker, asked, count)
             answer = partial(score_answers, asked=asked, masks=count, samples=own["samples"], seed=setup.settings.seed)
-            for points in slices(len(asked.questions)):
-                yield Unit(points, 1, make, answer, own["samples"])
+            yield from units_of(len(asked.questions), 1, make, answer, own["samples"])
 
 
 def answer_items(

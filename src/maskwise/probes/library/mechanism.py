@@ -50,7 +50,7 @@ from maskwise.probes.paths import (
     mechanism,
     tokens_and_count,
 )
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices, with_nll
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Asker, Item, Probe, Setup, Unit, units_of, with_nll
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, condition_text, still_to_ask
 from maskwise.scoring.numbers import NBSP, percent, signed
@@ -87,8 +87,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     asked, settings = conditions(counts), setup.settings
     most = min(settings.points, setup.own["points"])
     for episode in episodes(setup, settings.main_relevant, settings.distractors, most):
-        for some in slices(most):
-            yield Unit(some, len(asked), partial(items, setup.asker, episode, asked), ask_changed)
+        yield from units_of(most, len(asked), partial(items, setup.asker, episode, asked), ask_changed)
 
 
 def items(

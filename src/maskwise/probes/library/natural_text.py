@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices, with_nll
+from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, units_of, with_nll
 from maskwise.probes.section import Measure, Point, Section, Shown, in_nats
 from maskwise.probes.text import TASK, Passage, passages_of
 from maskwise.records.record import Condition, Key, make_key
@@ -27,8 +27,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     if not fillers:
         setup.note(f"{NAME}: not asked with full stops, for which the tokenizer has no token")
     asked = conditions(visible_counts(setup, NAME, setup.own["counts"], beside=1), setup.model.causal, fillers)
-    for points in slices(len(chosen)):
-        yield Unit(points, len(asked), partial(text_items, setup.asker, chosen, asked))
+    yield from units_of(len(chosen), len(asked), partial(text_items, setup.asker, chosen, asked))
 
 
 def conditions(counts: Sequence[int], causal: bool, fillers: bool = True) -> list[Condition]:

@@ -7,7 +7,7 @@ log-likelihood stands in the place of the bound. Condition: {"draws": 8}; the re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
-from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices, with_nll
+from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, units_of, with_nll
 from maskwise.probes.section import Point, Section, Shown, in_nats
 from maskwise.probes.text import TASK, Passage, passages_of
 from maskwise.records.record import Condition, Key, still_to_ask
@@ -23,8 +23,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     passages, draws, seed = passages_of(setup), setup.own["draws"], setup.settings.seed
     make = partial(passage_items, setup.asker, passages, draws, seed)
     answer = partial(score, draws=draws, seed=seed)
-    for points in slices(len(passages)):
-        yield Unit(points, 1, make, answer, draws)
+    yield from units_of(len(passages), 1, make, answer, draws)
 
 
 def passage_items(

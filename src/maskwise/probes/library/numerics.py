@@ -17,7 +17,7 @@ from functools import partial
 
 from msgspec import UNSET, UnsetType
 
-from maskwise.probes.checked import AS_SERVED, AskedSet, asked_sets
+from maskwise.probes.checked import AS_SERVED, AskedSet, CanvasLayout, asked_sets, canvas_items
 from maskwise.probes.few_shot import context_of, episodes, few_shot_items
 from maskwise.probes.numeric_flips import EDGES, NumericsSummary, numerics_summary
 from maskwise.probes.numeric_settings import (
@@ -43,11 +43,10 @@ from maskwise.probes.numeric_settings import (
 )
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
-from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.records.record import Condition, Key, Record
 from maskwise.scoring.flips import MarginBin, RunNoise
 from maskwise.scoring.numbers import tenths
 from maskwise.tasks.checkable import CHECKED
-from maskwise.tasks.prompts import Prompt
 
 NAME = "numerics"
 RELEVANT, DECODING_COST = 1, 4
@@ -77,6 +76,7 @@ def units(setup: Setup) -> Iterator[Unit]:
         (one.task.name, context_of(setup, one, afresh=True))
         for one in episodes(setup, RELEVANT, own["distractors"], points)
     ]
+    layout = CanvasLayout(own["canvas"])
     planned = [
         (setting, Unit(range(points), len(drawn), partial(_few_shot, setup.asker, drawn, _condition(ONE_PASS, setting)),
                        partial(ask_under, setting=setting, copies=copies)))
@@ -85,7 +85,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     if machine.dtype == AS_SERVED or (not model.causal and model.block is None):
         for asked in _fitting(setup):
             for setting in every_numeric_setting(machine, own["generation_draws"], seed, generated=True):
-                make = partial(_generated, setup.asker, asked, own["canvas"], _condition(GENERATIONS, setting))
+                make = partial(canvas_items, setup.asker, NAME, asked, layout, _condition(GENERATIONS, setting))
                 answer = partial(write_under, setting=setting, copies=copies, asked=asked, steps=own["steps"])
                 planned.append((setting, Unit(range(len(asked.questions)), 1, make, answer, DECODING_COST)))
     # One copy of the model at a time: all that is asked in a dtype, then the next.
@@ -116,16 +116,6 @@ def _fitting(setup: Setup) -> Iterator[AskedSet]:
             yield asked
         else:
             setup.note(f"{NAME}: no room for {setup.own['canvas']} tokens after the prompts of {asked.name}")
-
-
-def _generated(
-    asker: Asker, asked: AskedSet, canvas: int, condition: Condition, points: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
-    assert asker.mask_id is not None
-    for key, point, same in still_to_ask(NAME, asked.name, points, [condition], done):
-        one = asked.questions[point]
-        ids = (*one.ids, *[asker.mask_id] * canvas)
-        yield Item(key, same, Prompt(ids, len(one.ids), one.answer_ids[0], canvas), one.answer.strip())
 
 
 # What is measured

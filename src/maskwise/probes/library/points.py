@@ -14,7 +14,7 @@ from msgspec import UnsetType
 
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import Labels, label_item, labels_of
-from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
 from maskwise.scoring.claims import Claim, contrast_claim
@@ -46,8 +46,8 @@ def units(setup: Setup) -> Iterator[Unit]:
         most = max((one["examples"] for one in fit), default=0)
         setup.note(f"{NAME}: at most {most} examples; with more the prompts exceed the context length")
     for cloud in clouds:
-        for points in slices(min(setup.settings.points, own["points"])):
-            yield Unit(points, len(fit), partial(point_items, asker, cloud, labels, fit))
+        make = partial(point_items, asker, cloud, labels, fit)
+        yield from units_of(min(setup.settings.points, own["points"]), len(fit), make)
 
 
 def conditions(own: Mapping[str, Any], causal: bool) -> list[Condition]:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, slices
+from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, units_of
 from maskwise.probes.recall_scores import (
     ERRORS,
     FIRST,
@@ -79,8 +79,7 @@ def units(setup: Setup) -> Iterator[Unit]:
         asked = [condition for condition in asked if condition["question"] == LAST]
     make = partial(recall_items, setup.asker, asked, lambda n: list_of_point(words, own["pairs"], settings.seed, n),
                    settings.seed)  # fmt: skip
-    for points in slices(settings.points * own["lists_per_point"]):
-        yield Unit(points, len(asked), make, recall)
+    yield from units_of(settings.points * own["lists_per_point"], len(asked), make, recall)
 
 
 def conditions(own: Mapping[str, Any], causal: bool, value_tokens: int) -> list[Condition]:

@@ -5,25 +5,21 @@ summary's "room" says which tasks have room, for each number of relevant example
 The scores over all tasks keep their names. Format B. Condition: {"masks": 2} (0 for autoregressive models).
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.examples import FEW_SHOT, in_words, labelled
-from maskwise.probes.few_shot import context_of, few_shot_items
-from maskwise.probes.probe import Probe, Setup, Unit, Variant, slices
-from maskwise.probes.section import Section, Shown, Summary, TextTable, by_masks
+from maskwise.probes.few_shot import afresh_units
+from maskwise.probes.probe import Probe, Settings, Setup, Unit, Variant
+from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, Summary, TextTable, by_masks
 from maskwise.scoring.numbers import between, percent
 from maskwise.scoring.scores import Score
 from maskwise.scoring.task_room import LEAST_ROOM, MOST_ROOM, Room
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count, Typed
-from maskwise.tasks.episodes import draw
-from maskwise.tasks.rules import Task
-from maskwise.tasks.words import Words
 
 NAME = "room"
 BASELINE_MASKS = 2
@@ -39,16 +35,9 @@ class RoomReport(Typed, frozen=True, kw_only=True):
     scores: Annotated[dict[str, Score], Meta(description="over the tasks with room; those in nats are over all tasks")]
 
 
-def selection_units(
-    setup: Setup, variant: Variant, tasks: Sequence[Task], words: Words, relevant: int, distractors: int, count: int
-) -> Iterator[Unit]:
-    """Questions by which tasks are selected: another seed than that of the scored ones, and a context for each."""
-    settings = setup.settings
-    for task in tasks:
-        episode = draw(task, words, relevant, distractors, count, seed_of(NAME, settings.seed), settings.held_out)
-        make = partial(few_shot_items, setup.asker, context_of(setup, episode, True, words), [variant])
-        for points in slices(count):
-            yield Unit(points, 1, make)
+def selection_seed(settings: Settings) -> int:
+    """The seed of the questions by which tasks are selected: another than that of the scored ones."""
+    return seed_of(NAME, settings.seed)
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -58,7 +47,8 @@ def units(setup: Setup) -> Iterator[Unit]:
     count = min(settings.points, setup.own["questions"])
     for number in settings.relevant:
         variant = Variant(NAME, labelled({"masks": masks}, number), open=True, masks=masks)
-        yield from selection_units(setup, variant, tasks, setup.words, number, settings.distractors, count)
+        drawn = (number, settings.distractors, count, selection_seed(settings))
+        yield from afresh_units(setup, [variant], tasks, setup.words, drawn)
 
 
 def _rows(summary: Summary) -> list[tuple[str, ...]]:
@@ -113,8 +103,8 @@ PROBE = Probe(
             "accuracy only where the model is right more often than by guessing, and not always.",
             paper="Not in the paper, whose scores are means over all 16 tasks.",
             how_to_read=f"The rule was fixed beforehand: {RULE}. No answer that is scored selects a task.",
-            x_label="Masks at the end (k)",
-            at="k\u00a0=\u00a0{}",
+            x_label=MASKS_AT_THE_END,
+            at=K_EQUALS,
             points=by_masks(NAME),
             says=_in_words,
         ),

@@ -40,7 +40,7 @@ from maskwise.probes.known_tokens import (
     skill_units,
     sources_in_words,
 )
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, slices
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Evidence, Record
 from maskwise.scoring.intervals import Estimate, difference_interval
@@ -76,8 +76,7 @@ def units(setup: Setup) -> Iterator[Unit]:
         for kind in KINDS:
             make = partial(known_items, setup.asker, NAME, source, listed, {"wrong": kind})
             answer = partial(self_correct, kind=kind, right_places=own["right_places"], seed=seed)
-            for points in slices(len(listed)):
-                yield Unit(points, 1, make, answer, DECODING_COST)
+            yield from units_of(len(listed), 1, make, answer, DECODING_COST)
     yield from skill_units(setup, NAME, {"wrong": SKILL})
 
 

@@ -25,7 +25,7 @@ from maskwise.probes.probe import (
     Unit,
     Variant,
     first_of_same,
-    slices,
+    units_of,
 )
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.groups import values_of
@@ -99,8 +99,7 @@ def label_units(
         {"shots": shots, "extra masks": extra} for shots in setup.own["shots"] for extra in setup.own["masks"]
     ]
     make = partial(label_items, setup.asker, task, examples, tests, labels, asked)
-    for points in slices(len(tests)):
-        yield Unit(points, len(asked), make)
+    yield from units_of(len(tests), len(asked), make)
 
 
 def label_items(

@@ -16,17 +16,17 @@ be parsed is a class of its own. Measured over the steps of each question:
 Condition: {"rule": "low-confidence", "tokens_per_step": 1}; evidence {"answers", "right", "voted", "changed"}.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 
-from maskwise.probes.checked import AskedSet, asked_sets
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
+from maskwise.probes.checked import CanvasLayout, asked_sets, canvas_items
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_of
 from maskwise.probes.section import Entry, Point, Section, Shown, as_share, mark_place, without_accuracy
-from maskwise.records.record import Condition, Evidence, Key, Record, still_to_ask
+from maskwise.records.record import Condition, Evidence, Record
 from maskwise.scoring.intervals import (
     bounded_mean,
     by_task,
@@ -39,7 +39,6 @@ from maskwise.scoring.intervals import (
 from maskwise.scoring.numbers import between, percent, points_between
 from maskwise.scoring.power import questions_for
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
-from maskwise.tasks.prompts import Prompt
 
 NAME = "trajectory"
 STRATEGIES = ("low-confidence", "random", "remdm")
@@ -64,11 +63,10 @@ def units(setup: Setup) -> Iterator[Unit]:
             continue
         for condition in conditions(own, canvas):
             steps = canvas // int(condition["tokens_per_step"])
-            make = partial(looked_items, setup.asker, asked, canvas, condition)
+            make = partial(canvas_items, setup.asker, NAME, asked, CanvasLayout(canvas), condition)
             answer = partial(watch_looks, asked=asked, rule=str(condition["rule"]), steps=steps, canvas=canvas,
                              seed=setup.settings.seed)  # fmt: skip
-            for points in slices(len(asked.questions)):
-                yield Unit(points, 1, make, answer, DECODING_COST)
+            yield from units_of(len(asked.questions), 1, make, answer, DECODING_COST)
 
 
 def conditions(own: Mapping[str, Any], canvas: int) -> list[Condition]:
@@ -78,16 +76,6 @@ def conditions(own: Mapping[str, Any], canvas: int) -> list[Condition]:
         for count in own["tokens_per_step"]
         if count <= canvas
     ]
-
-
-def looked_items(
-    asker: Asker, asked: AskedSet, canvas: int, condition: Condition, points: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
-    assert asker.mask_id is not None
-    for key, point, named in still_to_ask(NAME, asked.name, points, [condition], done):
-        one = asked.questions[point]
-        ids = (*one.ids, *[asker.mask_id] * canvas)
-        yield Item(key, named, Prompt(ids, len(one.ids), one.answer_ids[0], canvas), one.answer.strip())
 
 
 # What is measured

@@ -9,22 +9,20 @@ few-shot probes instead.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from msgspec import structs
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.few_shot import context_of, few_shot_items
+from maskwise.probes.few_shot import afresh_units
 from maskwise.probes.library.mask_count import mask_nats, mask_tax
-from maskwise.probes.library.room import BASELINE_MASKS, in_sentence, selection_units
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Setup, Unit, Variant, slices
+from maskwise.probes.library.room import BASELINE_MASKS, in_sentence, selection_seed
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Setup, Unit, Variant
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.numbers import nats_between, parts_in_words, percent
 from maskwise.scoring.scores import Score
 from maskwise.scoring.task_room import Room, resting_on, room_of, with_room
 from maskwise.support.typed import Count
-from maskwise.tasks.episodes import draw
 from maskwise.tasks.word_sources import load_word_source
 
 NAME, WORDS, SETS = "unfamiliar", "unfamiliar-1", 12
@@ -36,13 +34,9 @@ def units(setup: Setup) -> Iterator[Unit]:
     counts = visible_counts(setup, NAME, own["mask_counts"])
     relevant, distractors, count = own["shots"], own["among"] or settings.distractors, settings.points
     selecting = Variant(NAME, _condition(SELECTION, counts[0]), open=True, masks=counts[0])
-    yield from selection_units(setup, selecting, source.tasks, source.words, relevant, distractors, count)
     variants = [Variant(NAME, _condition(SCORED, k), open=True, masks=k) for k in counts]
-    for task in source.tasks:
-        episode = draw(task, source.words, relevant, distractors, count, settings.seed, settings.held_out)
-        make = partial(few_shot_items, setup.asker, context_of(setup, episode, True, source.words), variants)
-        for points in slices(count):
-            yield Unit(points, len(variants), make)
+    for asked, seed in (([selecting], selection_seed(settings)), (variants, settings.seed)):
+        yield from afresh_units(setup, asked, source.tasks, source.words, (relevant, distractors, count, seed))
 
 
 def _condition(questions: str, masks: int) -> Condition:

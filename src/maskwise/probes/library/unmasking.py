@@ -19,7 +19,7 @@ from maskwise.probes.probe import (
     Setup,
     Unit,
     first_of_same,
-    slices,
+    units_of,
 )
 from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
 from maskwise.records.groups import records_of, values_of
@@ -57,8 +57,7 @@ def step_units(setup: Setup, probe: str, plans: Sequence[StepPlan]) -> Iterator[
             for masks in setup.own["masks"]:
                 asked = labelled(condition | {"masks": masks}, number)
                 make = partial(step_items, setup.asker, context, probe, episode.task.name, asked)
-                for points in slices(count):
-                    yield Unit(points, 1, make, answer, DECODING_COST)
+                yield from units_of(count, 1, make, answer, DECODING_COST)
 
 
 def step_items(

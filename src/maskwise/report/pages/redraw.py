@@ -19,7 +19,7 @@ from maskwise.report.pages.registry import (
 from maskwise.report.readings import Reading, read_all
 from maskwise.report.words.advice_text import advice_text
 from maskwise.report.words.finding import finding, with_finding
-from maskwise.report.words.terminal import print_summary
+from maskwise.report.words.printed_summary import print_summary
 from maskwise.support.errors import UserError
 from maskwise.support.terminal import one_line, safe_text
 

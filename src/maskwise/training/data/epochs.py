@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset
 
 from maskwise.support.randomness import torch_generator
-from maskwise.training.settings import SharedSettings
+from maskwise.training.training_settings import SharedSettings
 
 
 class Epochs(Dataset[dict[str, Any]], ABC):

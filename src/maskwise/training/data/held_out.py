@@ -11,7 +11,7 @@ from maskwise.diffusion import Draw, Noised, Views, block_diffusion, draw_noise,
 from maskwise.support.randomness import torch_generator
 from maskwise.training.data.documents import PackedRow
 from maskwise.training.data.pairs import Pair
-from maskwise.training.settings import SharedSettings, TrainSettings, TuneSettings
+from maskwise.training.training_settings import SharedSettings, TrainSettings, TuneSettings
 
 E = TypeVar("E")
 

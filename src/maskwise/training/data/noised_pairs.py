@@ -10,7 +10,7 @@ from maskwise.diffusion import Draw, Views, draw_noise, mask_agnostic, pad_visib
 from maskwise.support.randomness import torch_generator
 from maskwise.training.data.epochs import Epochs
 from maskwise.training.data.pairs import Pair
-from maskwise.training.settings import TuneSettings
+from maskwise.training.training_settings import TuneSettings
 
 HELD_MASKS = 4
 

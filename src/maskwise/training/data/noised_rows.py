@@ -10,7 +10,7 @@ from maskwise.diffusion.objectives import find_objective
 from maskwise.support.randomness import torch_generator
 from maskwise.training.data.documents import PackedRow
 from maskwise.training.data.epochs import Epochs
-from maskwise.training.settings import TrainSettings
+from maskwise.training.training_settings import TrainSettings
 
 
 class NoisedRows(Epochs):
