@@ -42,7 +42,7 @@ LIMITS = {
     "circular imports": 0,
     "upward imports": 0,
     "type names defined twice": 0,
-    "file names used twice": 4,  # nelbo: an objective and a probe; model: an entry point; settings, terminal
+    "file names used twice": 1,  # model.py: lm_eval's is an entry point, by which stale installs still look for it
     "string keys of records": 8,  # those of outside formats
     "dict[str, Any] annotations": 185,  # goal: those of outside formats alone
 }
