@@ -9,7 +9,7 @@ import typer
 from maskwise.advice.plan import FASTEST_PASS, asked_at_most, fit_plan, most_passes
 from maskwise.advice.questions import EMBEDDED_SPACE
 from maskwise.advice.search_request import prepare
-from maskwise.advice.search_space import SearchSpace, Setting, cached_variants, not_tried, settings_in, within_blocks
+from maskwise.advice.search_space import SearchSpace, Setting, settings_in, within_blocks
 from maskwise.advice.selection import Plan, fewest_questions
 from maskwise.cli import app
 from maskwise.cli.decoding import decoding_options
@@ -23,7 +23,7 @@ STOPPING = SearchSpace(max_new_tokens=64, blocks=(8,), end_ids=(382, 7))
 
 def every(space: SearchSpace) -> list[Setting]:
     first = settings_in(space)
-    return [*first, *(variant for setting in first for variant in cached_variants(space, setting))]
+    return [*first, *(variant for setting in first for variant in space.cached_variants(setting))]
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_left_out_and_said():
     assert {setting.passes for setting in settings if setting.options.block == 8} == {96, 12}
     one_step_a_block = [s for s in settings if s.options.canvas == "growing" and s.passes == 12]
     assert len(one_step_a_block) == 1  # both strategies would fill the block at once
-    left = "; ".join(not_tried(space))
+    left = "; ".join(space.not_tried())
     assert re.search(r"strategies random, .*threshold", left) and "blocks 7, which do not divide 96" in left
     assert "blocks 96, which hold all 96 tokens at once" in left
     assert "guidance" in left and "low-confidence" not in left
@@ -106,15 +106,15 @@ def test_a_model_with_blocks_of_its_own_searches_those_and_what_divides_them():
     settings = settings_in(space)
     assert {(one.options.canvas, one.options.block) for one in settings} == {("blocks", 32), ("blocks", 8)}
     assert settings[0].name == "blocks canvas, block 32, low-confidence, 64 steps"  # the reference
-    assert {one.options.cache for one in cached_variants(space, settings[0])} == {"prefix", "dual"}
-    assert "canvases fixed, growing, window" in "; ".join(not_tried(space))
+    assert {one.options.cache for one in space.cached_variants(settings[0])} == {"prefix", "dual"}
+    assert "canvases fixed, growing, window" in "; ".join(space.not_tried())
     short = settings_in(within_blocks(SearchSpace(max_new_tokens=16, blocks=(4, 8)), 32))
     assert {one.options.block for one in short} == {None, 4, 8} and short[0].options.canvas is None
 
 
 def test_a_pattern_adds_a_vote_over_the_steps_to_settings_with_several():
     space = SearchSpace(max_new_tokens=8, blocks=(4,), steps=(8, 1), caches=("none",), vote="([AB])")
-    voted = [one for setting in settings_in(space) for one in cached_variants(space, setting)]
+    voted = [one for setting in settings_in(space) for one in space.cached_variants(setting)]
     assert voted and {one.options.vote for one in voted} == {"([AB])"} and space.variants == 1
     assert all(one.name.endswith(", vote") and "--vote '([AB])'" in one.command("m") for one in voted)
     assert not any(one.options.steps == 1 for one in voted)

@@ -12,17 +12,6 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import parse_json, read_bytes, read_text, replace_file, to_json
 from maskwise.support.typed import AtLeast1, Count, Typed, decode
 
-__all__ = [
-    "SettingAnswer",
-    "append_answers",
-    "begin",
-    "gather_answers",
-    "read_answers",
-    "read_manifest",
-    "write_manifest",
-]
-
-
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 REMEDY = "choose another --out, or remove the folder"
 

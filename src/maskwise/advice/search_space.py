@@ -41,10 +41,38 @@ class SearchSpace:
         return sum(cache != "none" for cache in self.caches) + (self.vote is not None)
 
     def cached_variants(self, setting: "Setting") -> list["Setting"]:
-        return cached_variants(self, setting)
+        """The same with each cache, and with a vote over the steps where there is more than one to vote.
+
+        Without blocks a cache holds the prompt alone and is refreshed once: it is left out.
+        """
+        several = setting.options.steps is None or setting.options.steps > 1
+        voted = [Setting(replace(setting.options, vote=self.vote))] if self.vote is not None and several else []
+        if setting.options.block is None:
+            return voted
+        return voted + [
+            Setting(replace(setting.options, cache=cache, refresh=refresh))
+            for cache, refresh in map(_cache, self.caches)
+            if cache != "none"
+        ]
 
     def not_tried(self) -> list[str]:
-        return not_tried(self)
+        """What the search leaves out, in words."""
+        rules = {_rule(rule)[0] for rule in self.rules}
+        left = [
+            ("strategies", [one.name for one in STRATEGIES if one.name not in rules]),
+            ("canvases", [one for one in CANVASES if one not in self.canvases]),
+            ("caches", [one for one in CACHES if one not in {_cache(cache)[0] for cache in self.caches}]),
+        ]
+        found = [f"{what} {', '.join(names)}" for what, names in left if names]
+        whole = [str(block) for block in self.blocks if block >= self.max_new_tokens]
+        wrong = [str(block) for block in self.blocks if not _fits(self, block) and str(block) not in whole]
+        found += [f"blocks {', '.join(whole)}, which hold all {self.max_new_tokens} tokens at once"] if whole else []
+        found += [f"blocks {', '.join(wrong)}, which do not divide {self.max_new_tokens} tokens"] if wrong else []
+        found += [f"canvases of other sizes than {self.max_new_tokens} tokens", "caches without blocks"]
+        return [
+            *found,
+            "sampling (all settings are greedy), guidance, soft masks, rules for end tokens, tuning the model",
+        ]
 
 
 @dataclass(frozen=True)
@@ -130,39 +158,6 @@ def within_blocks(space: SearchSpace, seen: int) -> SearchSpace:
     blocks = (seen, *(block for block in space.blocks if block != seen and seen % block == 0))
     canvases = ("blocks",) if _fits(space, seen) else ("fixed", "blocks")
     return replace(space, canvases=canvases, blocks=blocks)
-
-
-def cached_variants(space: SearchSpace, setting: Setting) -> list[Setting]:
-    """The same with each cache, and with a vote over the steps where there is more than one to vote.
-
-    Without blocks a cache holds the prompt alone and is refreshed once: it is left out.
-    """
-    several = setting.options.steps is None or setting.options.steps > 1
-    voted = [Setting(replace(setting.options, vote=space.vote))] if space.vote is not None and several else []
-    if setting.options.block is None:
-        return voted
-    return voted + [
-        Setting(replace(setting.options, cache=cache, refresh=refresh))
-        for cache, refresh in map(_cache, space.caches)
-        if cache != "none"
-    ]
-
-
-def not_tried(space: SearchSpace) -> list[str]:
-    """What the search leaves out, in words."""
-    rules = {_rule(rule)[0] for rule in space.rules}
-    left = [
-        ("strategies", [one.name for one in STRATEGIES if one.name not in rules]),
-        ("canvases", [one for one in CANVASES if one not in space.canvases]),
-        ("caches", [one for one in CACHES if one not in {_cache(cache)[0] for cache in space.caches}]),
-    ]
-    found = [f"{what} {', '.join(names)}" for what, names in left if names]
-    whole = [str(block) for block in space.blocks if block >= space.max_new_tokens]
-    wrong = [str(block) for block in space.blocks if not _fits(space, block) and str(block) not in whole]
-    found += [f"blocks {', '.join(whole)}, which hold all {space.max_new_tokens} tokens at once"] if whole else []
-    found += [f"blocks {', '.join(wrong)}, which do not divide {space.max_new_tokens} tokens"] if wrong else []
-    found += [f"canvases of other sizes than {space.max_new_tokens} tokens", "caches without blocks"]
-    return [*found, "sampling (all settings are greedy), guidance, soft masks, rules for end tokens, tuning the model"]
 
 
 def check_space(space: SearchSpace) -> None:

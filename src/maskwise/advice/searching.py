@@ -14,14 +14,14 @@ from maskwise.advice.outcome import outcome
 from maskwise.advice.plan import fit_plan, most_passes
 from maskwise.advice.questions import embedded_ends
 from maskwise.advice.rewording import confirm_reworded
-from maskwise.advice.search_folder import begin, gather_answers, read_manifest, read_plan, write_manifest
+from maskwise.advice.search_folder import begin, gather_answers, read_manifest, read_plan
 from maskwise.advice.search_request import SearchRequest
 from maskwise.advice.search_space import SearchSpace
 from maskwise.advice.selection import FINALISTS, Plan
 from maskwise.advice.setting_evaluator import SettingEvaluator, as_stored, every_setting, run_search
 from maskwise.models.checkpoints.locations import planted_in
 from maskwise.models.model import Model
-from maskwise.records.folder import make_run_folder
+from maskwise.records.folder import make_run_folder, write_manifest
 from maskwise.report.pages.advice import RESULT, read_search, write_search
 from maskwise.runs.diagnose import versions_used
 from maskwise.runs.endpoint import Endpoint

@@ -256,15 +256,13 @@ def run_card(
 ) -> None:
     """Write the part of a model card that states mask sensitivity, locality and the settings of every number."""
     from maskwise.report.words.card import run_card_of
-    from maskwise.support.files import replace_file
+    from maskwise.support.files import replace_file, writing
 
     text = run_card_of(folder)
     if out is None:
         return echo(text.rstrip("\n"))
-    try:
+    with writing(out, "name another file with --out"):
         replace_file(out, [text])
-    except OSError as problem:
-        raise UserError(f"cannot write {out}: {problem.strerror}; name another file with --out") from None
     echo(one_line(out))
 
 

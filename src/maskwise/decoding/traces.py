@@ -12,7 +12,7 @@ from maskwise.decoding.prompt_ids import has_chat_template
 from maskwise.models.generation import Generation, PromptInput
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
-from maskwise.support.files import open_own, partial_of, refuse_unwritable, to_json
+from maskwise.support.files import open_own, partial_of, refuse_unwritable, to_json, writing
 
 
 def trace_of(prompt: PromptInput, tokens: list[int], generation: Generation, guided: bool) -> dict[str, Any]:
@@ -61,12 +61,8 @@ class TraceFile:
     ) -> None:
         if kind is not None:
             return
-        try:
+        with writing(self.out, f"the generations are in {self.partial}"):
             self.partial.replace(self.out)
-        except OSError as wrong:
-            raise UserError(
-                f"cannot write {self.out}: {wrong.strerror}; the generations are in {self.partial}"
-            ) from None
 
     def _write(self, traces: Iterable[dict[str, Any]], append: bool) -> None:
         try:

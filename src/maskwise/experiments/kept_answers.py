@@ -6,7 +6,7 @@ from typing import Any
 
 from maskwise.experiments.first_answers import Marked, PreparedQuestion
 from maskwise.support.errors import UserError
-from maskwise.support.files import open_own, parse_json, read_bytes, to_json
+from maskwise.support.files import open_own, parse_json, read_bytes, to_json, writing
 from maskwise.support.typed import Count, Typed, decode
 
 FILE = "cures.partial.jsonl"
@@ -57,13 +57,11 @@ class KeptAnswers:
 
     def _write(self, objects: Iterable[Mapping[str, Any]], append: bool = True) -> None:
         assert self.file is not None
-        try:
-            with open_own(self.file, append) as opened:
-                opened.write("".join(to_json(one) + "\n" for one in objects).encode())
-        except OSError as problem:
-            raise UserError(
-                f"cannot write into {self.file.parent}: {problem.strerror}; the answers so far are kept"
-            ) from None
+        with (
+            writing(f"into {self.file.parent}", "the answers so far are kept"),
+            open_own(self.file, append) as opened,
+        ):
+            opened.write("".join(to_json(one) + "\n" for one in objects).encode())
 
     def forget(self) -> None:
         """When the result is written."""

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from maskwise.records.manifest import RunSettings
 from maskwise.records.record import Record
-from maskwise.scoring.changes import NatsDifference
+from maskwise.scoring.changes import Difference, NatsDifference
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.power import DetectableDifference
 from maskwise.scoring.scores import Score
@@ -53,18 +53,10 @@ class PublishedValue(Typed, frozen=True, kw_only=True):
     high: float | None
 
 
-class Paired(Typed, frozen=True, kw_only=True):
+class Paired(Difference, frozen=True, kw_only=True):
     """The difference of a condition from its baseline over the same questions."""
 
     baseline: Annotated[dict[str, Any], Meta(description="the condition compared with")]
-    difference: Annotated[float, Meta(description="in accuracy")]
-    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
-    high: Annotated[float | None, Meta(description="upper end")]
-    rules_low: Annotated[float | None, Meta(description="lower end of the interval over new word rules")]
-    rules_high: Annotated[float | None, Meta(description="upper end")]
-    n: Annotated[int, Meta(description="points asked under both")]
-    differed: Annotated[int, Meta(description="of these, answers that became right or wrong")]
-    p: Annotated[float | None, Meta(description="two-sided p-value of no difference, tested as claims are")] = None
     nll: Annotated[NatsDifference | UnsetType, Meta(description="the same in nats")] = UNSET
     nll_allowed: Annotated[NatsDifference | UnsetType, Meta(description="of the format")] = UNSET
     nll_choice: Annotated[NatsDifference | UnsetType, Meta(description="of the content")] = UNSET

@@ -15,10 +15,19 @@ from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record, RecordFields, condition_order
 from maskwise.records.record_files import read_records
 from maskwise.support.errors import UserError
-from maskwise.support.files import open_own, open_regular, refuse_checkpoint_folder, replace_file, short_json, to_json
+from maskwise.support.files import (
+    open_own,
+    open_regular,
+    refuse_checkpoint_folder,
+    replace_file,
+    short_json,
+    to_json,
+    writing,
+)
 from maskwise.support.typed import InvalidJson, decode
 
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
+GO_ON = "the records so far are kept, run it again to go on"
 ADVISE = "advise"  # the command in the manifest of a search of advise; that of a run is a whole command line
 
 
@@ -75,11 +84,9 @@ def start_run(folder: Path, manifest: Manifest) -> None:
 def append(folder: Path, rank: int, records: Iterable[Record | dict[str, Any]]) -> None:
     """Adds records to this process's file, all of them on disk when it returns."""
     lines = "".join(_line(record) for record in records)
-    try:
-        with open_own(folder / (RECORDS if rank == 0 else f"records.{rank}.jsonl"), append=True) as file:
-            file.write(lines.encode("utf-8"))
-    except OSError as problem:
-        raise _cannot_write(folder, problem) from None
+    name = RECORDS if rank == 0 else f"records.{rank}.jsonl"
+    with writing(f"to {folder}", GO_ON), open_own(folder / name, append=True) as file:
+        file.write(lines.encode("utf-8"))
 
 
 def gather(folder: Path, manifest: Manifest) -> None:
@@ -92,7 +99,7 @@ def gather(folder: Path, manifest: Manifest) -> None:
             condition_order(r.condition),
         ),
     )
-    _write(folder, RECORDS, (_line(record) for record in records))
+    write_into(folder, RECORDS, (_line(record) for record in records))
     for file in record_files(folder):
         if file.name != RECORDS:
             file.unlink()
@@ -100,7 +107,7 @@ def gather(folder: Path, manifest: Manifest) -> None:
 
 def write_manifest(folder: Path, manifest: Manifest | dict[str, Any]) -> None:
     """Of a run, or of a search of advise."""
-    _write(folder, MANIFEST, [to_json(manifest, indent=2) + "\n"])
+    write_into(folder, MANIFEST, [to_json(manifest, indent=2) + "\n"])
 
 
 def record_files(folder: Path) -> list[Path]:
@@ -112,17 +119,10 @@ def _line(record: Record | dict[str, Any]) -> str:
     return to_json(record) + "\n"
 
 
-def _write(folder: Path, name: str, parts: Iterable[str]) -> None:
-    try:
+def write_into(folder: Path, name: str, parts: Iterable[str]) -> None:
+    """A file of a run folder, whole or not at all."""
+    with writing(f"to {folder}", GO_ON):
         replace_file(folder / name, parts)
-    except OSError as problem:
-        raise _cannot_write(folder, problem) from None
-
-
-def _cannot_write(folder: Path, problem: OSError) -> UserError:
-    return UserError(
-        f"cannot write to {folder}: {problem.strerror}; the records so far are kept, run it again to go on"
-    )
 
 
 def read_manifest(folder: Path) -> Manifest:

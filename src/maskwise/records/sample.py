@@ -6,10 +6,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from maskwise.records.folder import write_into
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition
 from maskwise.support.errors import UserError
-from maskwise.support.files import open_regular, replace_file, to_json
+from maskwise.support.files import open_regular, to_json
 from maskwise.support.typed import Count, Share, Typed, decode_with
 
 SAMPLE = "sample.json"
@@ -41,12 +42,7 @@ PROMPTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 def write_sample(folder: Path, prompts: list[SampledPrompt]) -> None:
     """Whole or not at all."""
-    try:
-        replace_file(folder / SAMPLE, [to_json(prompts) + "\n"])
-    except OSError as problem:
-        raise UserError(
-            f"cannot write to {folder}: {problem.strerror}; the records so far are kept, run it again to go on"
-        ) from None
+    write_into(folder, SAMPLE, [to_json(prompts) + "\n"])
 
 
 def read_sample(folder: Path, manifest: Manifest) -> list[SampledPrompt]:

@@ -18,6 +18,7 @@ except ImportError:  # Windows has no such locks: there two processes are not ke
 
 from maskwise.support.errors import UserError
 
+OTHER_FOLDER = "name another folder with --out"
 Records = str | Path | Iterable[Mapping[str, Any]]  # a JSON lines file, or what it holds
 
 
@@ -203,14 +204,12 @@ def refuse_checkpoint_folder(out: Path) -> None:
 
 def refuse_unwritable_folder(out: Path) -> None:
     """Refuses an output folder that cannot be created, before any work is done; leaves nothing behind."""
-    try:
+    with writing(f"into {out}", "choose another --out"):
         nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists() or folder.is_symlink())
         if nearest == out and not (out.is_dir() and os.access(out, os.W_OK | os.X_OK)):
             raise OSError(errno.EACCES if out.is_dir() else errno.ENOTDIR, "not a folder you may write to")
         if nearest != out:
             os.rmdir(mkdtemp(dir=nearest))
-    except OSError as problem:
-        raise UserError(f"cannot write into {out}: {problem.strerror}; choose another --out") from None
 
 
 def refuse_unwritable(out: Path | None) -> None:
@@ -226,6 +225,15 @@ def refuse_unwritable(out: Path | None) -> None:
 def is_plain_name(name: str) -> bool:
     """True if a name read from a file is a plain file name without a path."""
     return name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"} and len(name.encode()) <= 255
+
+
+@contextmanager
+def writing(what: object, remedy: str) -> Iterator[None]:
+    """What fails inside for the sake of a file or folder is one line: `cannot write WHAT: reason; REMEDY`."""
+    try:
+        yield
+    except OSError as problem:
+        raise UserError(f"cannot write {what}: {problem.strerror}; {remedy}") from None
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from maskwise.report.readings import Reading, read_all
 from maskwise.scoring.experiment_results import SweepResult, SweptJob
 from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
-from maskwise.support.files import only_user_of, refuse_checkpoint_folder
+from maskwise.support.files import only_user_of, refuse_checkpoint_folder, writing
 
 POLL_SECONDS = 0.5
 
@@ -130,10 +130,8 @@ def _planned(jobs: Sequence[DiagnoseJob]) -> list[JobProgress]:
 
 def _run(rows: Sequence[JobProgress], workers: Workers, out: Path) -> None:
     logs = out / "logs" / time.strftime("%Y-%m-%d-%H%M%S")
-    try:
+    with writing(f"to {out}", "choose another --out"):
         logs.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UserError(f"cannot write to {out}: {problem.strerror}; choose another --out") from None
     by_name = {row.job.name: row for row in rows}
     waiting = [row for row in rows if row.state == "planned"]
     with only_user_of(out), JobBoard(rows) as board:

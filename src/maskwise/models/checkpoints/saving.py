@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from maskwise.models.families.masked_lm import as_published
 from maskwise.models.interface import ModelInterface
 from maskwise.support.errors import UserError
-from maskwise.support.files import only_user_of, refuse_occupied
+from maskwise.support.files import only_user_of, refuse_occupied, writing
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def save(model: ModelInterface, folder: str | Path) -> list[str]:
     if model.weights is not None:
         raise UserError(f"{model.name} was quantised to {model.weights} when it was opened: open it without to save it")
     refuse_occupied(Path(folder))
-    try:
+    with writing(f"to {folder}", "choose another folder"):
         if hasattr(model.net, "peft_config"):  # PEFT would ask the hub whether the vocabulary was changed
             model.net.save_pretrained(str(folder), save_embedding_layers=False)  # type: ignore[operator]
         else:
@@ -50,8 +50,6 @@ def save(model: ModelInterface, folder: str | Path) -> list[str]:
         if model.tokenizer is not None:
             with as_published(model.tokenizer):
                 model.tokenizer.save_pretrained(folder)
-    except OSError as problem:
-        raise UserError(f"cannot write to {folder}: {problem.strerror}; choose another folder") from None
     return sorted(file.name for file in Path(folder).iterdir())
 
 

@@ -14,7 +14,7 @@ from maskwise.report.figures import drawing
 from maskwise.report.figures.frontier import Frontier, Spot
 from maskwise.report.pages.jinja_environment import render
 from maskwise.support.errors import UserError
-from maskwise.support.files import read_json, read_text, replace_file
+from maskwise.support.files import OTHER_FOLDER, read_json, read_text, replace_file, writing
 from maskwise.support.typed import InvalidJson, decode
 
 T = TypeVar("T")
@@ -143,15 +143,13 @@ def write_search(search: Search, out: Path) -> Path:
         for is_narrow, prefix in ((False, "w"), (True, "n"))
     )
     page = render("advice.html.jinja", **_view(search), wide=wide, narrow=narrow)
-    try:
+    with writing(f"into {out}", OTHER_FOLDER):
         out.mkdir(parents=True, exist_ok=True)
         if chart is not None:
             svg, png = chart.files()
             replace_file(out / "advice.svg", [svg])
             replace_file(out / "advice.png", png)
         replace_file(out / PAGE, [page])
-    except OSError as problem:
-        raise UserError(f"cannot write into {out}: {problem.strerror}; name another folder with --out") from None
     return out / PAGE
 
 

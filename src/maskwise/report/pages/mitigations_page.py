@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
+from maskwise.probes.section import TextTable
 from maskwise.report.figures.bars import Bar, Chart
-from maskwise.report.pages.results import Result, SecondTable
+from maskwise.report.pages.results import Result
 from maskwise.report.words.both_ends import Judgement, recovered_in_words
 from maskwise.report.words.task_skill import ASK_MORE, conclusion, limit
 from maskwise.scoring.experiment_results import MitigationResult, Mitigations
@@ -91,7 +92,7 @@ def _rows(found: Mitigations) -> list[tuple[str, ...]]:
     return rows
 
 
-def _likelihoods(found: Mitigations) -> SecondTable | None:
+def _likelihoods(found: Mitigations) -> TextTable | None:
     """None where no mitigation has likelihoods."""
     rows: list[tuple[str, ...]] = []
     for entry in in_order(found.cures):
@@ -108,7 +109,7 @@ def _likelihoods(found: Mitigations) -> SecondTable | None:
     title = (
         f"Negative log-likelihood (NLL) of the right answer with 2 and with {found.masks} masks, nats; lower is better"
     )
-    return SecondTable(title, NLL_HEAD, rows)
+    return TextTable(title, NLL_HEAD, rows)
 
 
 def judgement(entry: MitigationResult, found: Mitigations) -> Judgement:

@@ -29,8 +29,7 @@ from maskwise.report.words.sentences import finding_of_models, opening, verdict_
 from maskwise.report.words.tiles import Tile, asked_differently, tiles_of
 from maskwise.scoring.power import power_in_words
 from maskwise.scoring.scores import NOT_MEASURED
-from maskwise.support.errors import UserError
-from maskwise.support.files import refuse_links, replace_file
+from maskwise.support.files import OTHER_FOLDER, refuse_links, replace_file, writing
 from maskwise.support.terminal import open_console
 
 KINDS = {family.name: family.title for family in FAMILIES}
@@ -45,16 +44,12 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
     with records_as_strangers_wrote_them([reading.folder for reading in readings]):
         page, drawings = build(readings, changes)
     path = out / "report.html"
-    try:
+    with writing(f"the report into {out}", OTHER_FOLDER):
         refuse_links(out)
         (out / "figures").mkdir(parents=True, exist_ok=True)
         for name, content in drawings.items():
             replace_file(out / "figures" / name, content)
         replace_file(path, [page])
-    except OSError as problem:
-        raise UserError(
-            f"cannot write the report into {out}: {problem.strerror}; name another folder with --out"
-        ) from None
     return path
 
 

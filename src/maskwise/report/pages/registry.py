@@ -25,7 +25,7 @@ from maskwise.report.words.task_skill import in_short, limit_of_run, limit_of_sc
 from maskwise.scoring.numbers import NBSP, score_interval, score_value
 from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, Score, null_score
 from maskwise.support.errors import UserError
-from maskwise.support.files import replace_file
+from maskwise.support.files import OTHER_FOLDER, replace_file, writing
 from maskwise.support.nearest import did_you_mean
 from maskwise.support.terminal import one_line, open_console
 
@@ -274,11 +274,9 @@ def _shared_lines(table: RunTable) -> list[str]:
 def write_tables(tables: Sequence[RunTable], out: Path) -> Path:
     """The page, in the folder `out`; returns its path."""
     page = render("registry.html.jinja", tables=[_view(table, out) for table in tables])
-    try:
+    with writing(f"{PAGE} into {out}", OTHER_FOLDER):
         out.mkdir(parents=True, exist_ok=True)
         replace_file(out / PAGE, [page])
-    except OSError as problem:
-        raise UserError(f"cannot write {PAGE} into {out}: {problem.strerror}; name another folder with --out") from None
     return out / PAGE
 
 

@@ -8,22 +8,13 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
+from maskwise.probes.section import TextTable
 from maskwise.report.figures import drawing
 from maskwise.report.figures.bars import Chart
 from maskwise.report.pages.jinja_environment import render
-from maskwise.support.errors import UserError
-from maskwise.support.files import refuse_checkpoint_folder, replace_file, to_json
+from maskwise.support.files import OTHER_FOLDER, refuse_checkpoint_folder, replace_file, to_json, writing
 from maskwise.support.terminal import one_line, open_console, safe_text
 from maskwise.support.typed import Typed
-
-
-@dataclass(frozen=True)
-class SecondTable:
-    """A further table of a result, with its heading."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +29,7 @@ class Result:
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     notes: Sequence[str]
-    second: SecondTable | None = None
+    second: TextTable | None = None  # a further one, with its heading
 
     def table(self) -> Table:
         return _table(self.head, self.rows)
@@ -56,10 +47,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 def make_folder(folder: Path) -> Path:
     """Made before the work begins, so that a bad name costs nothing."""
     refuse_checkpoint_folder(folder)
-    try:
+    with writing(f"into {folder}", OTHER_FOLDER):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise _cannot_write(folder, problem) from None
     return folder
 
 
@@ -67,13 +56,11 @@ def write_result(folder: Path, found: Typed, result: Result) -> Path:
     """NAME.json, NAME.svg, NAME.png and NAME.html; returns the page's path."""
     svg, png = result.chart.files()
     page = page_of_result(folder, result)
-    try:
+    with writing(f"into {folder}", OTHER_FOLDER):
         replace_file(folder / f"{result.name}.json", [to_json(found, indent=2), "\n"])
         replace_file(folder / f"{result.name}.svg", [svg])
         replace_file(folder / f"{result.name}.png", png)
         replace_file(page, [_page(result)])
-    except OSError as problem:
-        raise _cannot_write(folder, problem) from None
     return page
 
 
@@ -101,7 +88,3 @@ def _page(result: Result) -> str:
         for narrow, prefix in ((False, "w"), (True, "n"))
     )
     return render("result.html.jinja", result=result, wide=wide, narrow=narrow)
-
-
-def _cannot_write(folder: Path, problem: OSError) -> UserError:
-    return UserError(f"cannot write into {folder}: {problem.strerror}; name another folder with --out")
