@@ -12,9 +12,7 @@ from maskwise.diffusion import (
     Linear,
     Polynomial,
     absorb,
-    clean_distribution,
     nelbo,
-    reverse_step,
     step_weight,
 )
 
@@ -33,11 +31,10 @@ def loss_at_rate(u: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-def test_alpha_falls_from_one_to_zero_with_its_derivative(schedule):
+def test_alpha_falls_from_one_to_zero_and_the_weight_is_that_of_its_slope(schedule):
     t = torch.linspace(0.01, 0.99, 99, dtype=torch.float64, requires_grad=True)
     alpha = schedule.alpha(t)
     (slope,) = torch.autograd.grad(alpha.sum(), t)
-    torch.testing.assert_close(schedule.derivative(t), slope, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(schedule.weight(t), -slope / (1 - alpha), rtol=1e-6, atol=1e-9)
     assert (alpha.diff() < 0).all()
     ends = schedule.alpha(torch.tensor([0.0, 1.0], dtype=torch.float64))
@@ -101,29 +98,3 @@ def test_absorbing_twice_is_absorbing_once_and_masks_never_come_back():
     assert ((twice == MASK) | (twice == ids)).all()
     assert (twice[once == MASK] == MASK).all()
     assert float((twice != MASK).double().mean()) == pytest.approx(0.5, abs=0.01)
-
-
-def test_visible_tokens_are_carried_over_and_the_mask_has_no_mass():
-    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    noised = torch.tensor([0, MASK, 2, MASK, 1])
-    clean = clean_distribution(logits, noised, MASK)
-    torch.testing.assert_close(clean.sum(1), torch.ones(5))
-    assert (clean[:, MASK] == 0).all()
-    assert torch.equal(clean[[0, 2, 4]], torch.eye(4)[[0, 2, 1]])
-
-
-def test_the_reverse_process_with_true_marginals_gives_back_the_source():
-    """One token, so the factorised kernel is exact: after all steps the draws follow the source at any step count."""
-    generator = torch.Generator().manual_seed(0)
-    source, count, steps = torch.tensor([0.6, 0.3, 0.1, 0.0]), 30_000, 4
-    tokens = torch.full((count,), MASK)
-    for number in range(steps, 0, -1):
-        later = torch.tensor(number / steps, dtype=torch.float64)
-        unmask = float(step_weight(Cosine(), later - 1 / steps, later))
-        clean = clean_distribution(source.log().expand(count, 4), tokens, MASK)
-        before, tokens = tokens, reverse_step(clean, tokens, unmask, MASK, generator)
-        assert torch.equal(tokens[before != MASK], before[before != MASK])
-        alpha = float(Cosine().alpha(later - 1 / steps))
-        assert float((tokens != MASK).double().mean()) == pytest.approx(alpha, abs=0.01)
-    shares = torch.bincount(tokens, minlength=4) / count
-    torch.testing.assert_close(shares, source, rtol=0, atol=0.01)

@@ -44,7 +44,7 @@ def test_gross_and_net_flips_and_the_margin_below_which_they_happen():
     found = flips("one pass", "bfloat16", "reference", before, after, rounding=0.0)
     changed = np.array([one != other for one, other in zip(before.texts, after.texts, strict=True)])
     assert found.flipped == changed.sum() > 0
-    assert found.gained - found.lost == found.net == after.right.sum() - before.right.sum()
+    assert found.gained - found.lost == after.right.sum() - before.right.sum()
     assert found.margin == before.margins[changed].max()
     assert found.ties == 0
     assert found.flipped_low < changed.mean() < found.flipped_high

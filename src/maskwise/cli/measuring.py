@@ -344,6 +344,7 @@ def cures(
     json: Json = False,
 ) -> None:
     """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
+    given = {name: value for name, value in locals().items() if name not in ("out", "json")}
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
     check_models([model], None, dtype)
@@ -358,17 +359,7 @@ def cures(
 
     folder = out or Path("runs") / f"cures-{Path(model).name}"
     try:
-        found = compare_cures(
-            model,
-            adapter,
-            points=points,
-            seed=seed,
-            dtype=dtype,
-            device=device,
-            check_weights=check_weights,
-            any_base=any_base,
-            out=folder,
-        )
+        found = compare_cures(**given, out=folder)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the answers so far are kept, the same command goes on from there") from None
     return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

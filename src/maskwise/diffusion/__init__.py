@@ -26,7 +26,6 @@ __all__ = [
     "anchored_call",
     "block_diffusion",
     "blockwise",
-    "clean_distribution",
     "compare_views",
     "cross_entropy",
     "draw_noise",
@@ -38,7 +37,6 @@ __all__ = [
     "nelbo",
     "nelbo_call",
     "pad_visibly",
-    "reverse_step",
     "soft_masks",
     "step_weight",
     "taught_rows",
@@ -52,9 +50,8 @@ if TYPE_CHECKING:
     from maskwise.diffusion.noised import Noised
     from maskwise.diffusion.objective import MicroBatch, Noising, Objective, cross_entropy
     from maskwise.diffusion.objectives.blockwise import block_diffusion, blockwise
-    from maskwise.diffusion.objectives.masked_nelbo import nelbo
+    from maskwise.diffusion.objectives.masked_nelbo import absorb, nelbo
     from maskwise.diffusion.objectives.soft_mask import SoftMask, soft_masks
-    from maskwise.diffusion.process import absorb, clean_distribution, reverse_step
     from maskwise.diffusion.schedules import Cosine, Geometric, Linear, Polynomial, Schedule, step_weight
     from maskwise.diffusion.training_call import Call, nelbo_call
     from maskwise.diffusion.two_views import (
@@ -74,9 +71,8 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "noised": "Noised",
         "objective": "MicroBatch Noising Objective cross_entropy",
         "objectives.blockwise": "block_diffusion blockwise",
-        "objectives.masked_nelbo": "nelbo",
+        "objectives.masked_nelbo": "absorb nelbo",
         "objectives.soft_mask": "SoftMask soft_masks",
-        "process": "absorb clean_distribution reverse_step",
         "schedules": "Cosine Geometric Linear Polynomial Schedule step_weight",
         "training_call": "Call nelbo_call",
         "two_views": "Draw Views anchored_call draw_noise mask_agnostic mask_agnostic_call pad_visibly",

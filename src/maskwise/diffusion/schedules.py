@@ -20,10 +20,6 @@ class Schedule(Protocol):
         """The probability that a token is visible."""
         ...
 
-    def derivative(self, t: "Tensor") -> "Tensor":
-        """d alpha / dt, never positive."""
-        ...
-
     def weight(self, t: "Tensor") -> "Tensor":
         """-alpha' / (1 - alpha): the factor of a masked token's cross-entropy in the continuous-time NELBO."""
         ...
@@ -36,9 +32,6 @@ class Linear:
     def alpha(self, t: "Tensor") -> "Tensor":
         return 1 - t
 
-    def derivative(self, t: "Tensor") -> "Tensor":
-        return -t.new_ones(t.shape)
-
     def weight(self, t: "Tensor") -> "Tensor":
         return 1 / t
 
@@ -49,9 +42,6 @@ class Cosine:
 
     def alpha(self, t: "Tensor") -> "Tensor":
         return 1 - (math.pi / 2 * (1 - t)).cos()
-
-    def derivative(self, t: "Tensor") -> "Tensor":
-        return -math.pi / 2 * (math.pi / 2 * (1 - t)).sin()
 
     def weight(self, t: "Tensor") -> "Tensor":
         return math.pi / 2 * (math.pi / 2 * (1 - t)).tan()
@@ -66,9 +56,6 @@ class Polynomial:
     def alpha(self, t: "Tensor") -> "Tensor":
         return 1 - t**self.power
 
-    def derivative(self, t: "Tensor") -> "Tensor":
-        return -self.power * t ** (self.power - 1)
-
     def weight(self, t: "Tensor") -> "Tensor":
         return self.power / t
 
@@ -82,9 +69,6 @@ class Geometric:
 
     def alpha(self, t: "Tensor") -> "Tensor":
         return (-self._level(t)).exp()
-
-    def derivative(self, t: "Tensor") -> "Tensor":
-        return -math.log(self.high / self.low) * self._level(t) * self.alpha(t)
 
     def weight(self, t: "Tensor") -> "Tensor":
         level = self._level(t)

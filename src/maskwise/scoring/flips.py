@@ -38,10 +38,6 @@ class Flips(Typed, frozen=True, kw_only=True):
     margin: Annotated[float | None, Meta(description="the largest margin of an answer that changed; null without one")]
     ties: Annotated[int, Meta(description="flips whose margin is within rounding in float32")]
 
-    @property
-    def net(self) -> int:
-        return self.gained - self.lost
-
 
 class MarginBin(Typed, frozen=True, kw_only=True):
     """Answers whose margin lies between two ends, and how many of them changed."""

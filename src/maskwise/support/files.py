@@ -117,18 +117,16 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
-_QUICK_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def parse_json(text: str, finite: bool = True) -> Any:
+def parse_json(text: str) -> Any:
     """Parses untrusted JSON; any problem is a ValueError of one line.
 
     Also refused: NaN and infinity, numbers of thousands of digits, brackets nested too deeply, and lone surrogates,
     which no file and no tokenizer takes.
-    finite=False skips the check for numbers such as 1e999, which are infinite: a third of parse time.
     """
     try:
-        value = (_DECODER if finite else _QUICK_DECODER).decode(text)
+        value = _DECODER.decode(text)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:

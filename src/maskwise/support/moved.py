@@ -67,6 +67,7 @@ _RENAMED = {
     "training.settings": "training.training_settings",
     "report.words.terminal": "report.words.printed_summary",
     "diffusion.objectives.nelbo": "diffusion.objectives.masked_nelbo",
+    "diffusion.process": "diffusion.objectives.masked_nelbo",
 }
 
 

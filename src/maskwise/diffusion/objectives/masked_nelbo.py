@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 
+def absorb(ids: "Tensor", keep: "Tensor | float", mask_id: int, generator: "Generator") -> "Tensor":
+    """ids [n] with each token kept with probability `keep` (a number or [n]), otherwise [MASK]."""
+    import torch
+
+    draws = torch.rand(ids.shape, generator=generator, device=ids.device, dtype=torch.float64)
+    return torch.where(draws < keep, ids, mask_id)
+
+
 def nelbo(
     ids: "Tensor",
     mask_id: int,
@@ -27,8 +35,6 @@ def nelbo(
     Without `weighted` every masked token has weight 1, which is no bound on the likelihood.
     """
     import torch
-
-    from maskwise.diffusion.process import absorb
 
     schedule = schedule or Linear()
     places = torch.arange(start, len(ids)) if places is None else places
