@@ -15,7 +15,7 @@ from typing import Any
 
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
-from maskwise.tasks.prompts import Encoded, Prompt, encode_answers, opened
+from maskwise.tasks.prompts import Encoded, Prompt, encode_answers, gapped, opened
 from maskwise.tasks.words import Words, split_words
 
 NEAR, FAR = "near", "far"
@@ -117,16 +117,7 @@ def asked_last(
     """Format B: the question after the pairs, `masks` masks in the value's place and after it, then `tail`."""
     asked = len(pairs) - 1 - between
     ids, rows = encode_answers(tokenizer, pairs, pairs[asked], "right", chat)
-    prompt = opened(Encoded(ids, rows[-1][0]), mask_id, masks, tail)
-    return RecallPrompt(
-        prompt.ids,
-        prompt.row,
-        prompt.answer_id,
-        prompt.masks,
-        allowed=_first_tokens(ids, rows[:-1]),
-        asked=asked,
-        between=between,
-    )
+    return _recalled(opened(Encoded(ids, rows[-1][0]), mask_id, masks, tail), ids, rows[:-1], asked, between)
 
 
 def asked_first(
@@ -134,18 +125,10 @@ def asked_first(
 ) -> RecallPrompt:
     """Format A: the question before the pairs, with a mask for each token of its value and the bracket closed."""
     ids, rows = encode_answers(tokenizer, pairs, pairs[between], "left", chat)
-    hidden = rows[0]
-    shown = (*ids[: hidden[0]], *[mask_id] * len(hidden), *ids[hidden[-1] + 1 :])
-    return RecallPrompt(
-        shown,
-        hidden[0],
-        ids[hidden[0]],
-        len(hidden),
-        allowed=_first_tokens(ids, rows[1:]),
-        asked=between,
-        between=between,
-    )
+    return _recalled(gapped(ids, rows[0], mask_id, len(rows[0]), 0), ids, rows[1:], between, between)
 
 
-def _first_tokens(ids: Sequence[int], rows: Sequence[range]) -> tuple[int, ...]:
-    return tuple(ids[one[0]] for one in rows)
+def _recalled(prompt: Prompt, ids: Sequence[int], values: Sequence[range], asked: int, between: int) -> RecallPrompt:
+    """values: the rows of each pair's value."""
+    allowed = tuple(ids[rows[0]] for rows in values)
+    return RecallPrompt(**vars(prompt) | {"allowed": allowed, "asked": asked, "between": between})
