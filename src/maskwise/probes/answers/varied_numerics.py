@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.generate import decode
+from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.loop import Snapshot
 from maskwise.decoding.options import DecodingOptions
 from maskwise.models.checkpoints.opening import open as open_model
@@ -168,8 +169,7 @@ def write_under(
             made, margins = _generated(used, some, setting, steps)
             for number, one, evidence in zip(numbers, made, margins, strict=True):
                 answer = right[prompts[number].ids[: prompts[number].row]]
-                length = next((place for place, token in enumerate(one.ids) if token in ends), len(one.ids))
-                text = used.tokenizer.decode(one.ids[:length], skip_special_tokens=True)
+                text = text_before_end(used, one.ids, ends)
                 # The whole canvas is compared, so that a change after the answer counts as a change.
                 whole = used.tokenizer.decode(one.ids)
                 written = Written(whole, is_right(text, answer, asked.check))
