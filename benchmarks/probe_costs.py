@@ -99,12 +99,14 @@ def cost_of(model: Model, probe: str, folder: Path) -> ProbeCost:
 
 def line_of(one: ProbeCost) -> str:
     peak = "" if one.peak is None else f", {one.peak:.0f} GiB at most"
-    return f"{one.probe}: {one.tokens:,} tokens in {one.passes:,} passes, {one.records} records, {one.seconds:.1f} s{peak}"
+    return (
+        f"{one.probe}: {one.tokens:,} tokens, {one.passes:,} passes, {one.records} records, {one.seconds:.1f} s{peak}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.ArgumentParser(prog="benchmarks.probe_costs", description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--probes", default=",".join(PROBES), help="names with commas, as maskwise diagnose takes them")
+    options.add_argument("--probes", default=",".join(PROBES), help="names, separated by commas")
     options.add_argument("--toy", action="store_true", help="a toy on the CPU, also where there is a GPU")
     options.add_argument("--out", type=Path, help="write the numbers as JSON")
     given = options.parse_args(arguments)
