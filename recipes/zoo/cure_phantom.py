@@ -320,7 +320,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--grid", action="store_true", help="settings instead of losses")
     parser.add_argument("--only", nargs="+", help="of the settings or losses")
-    parser.add_argument("--seeds", type=int, nargs="+", help="of tuning; default: the phantom's own, with --grid 10 and 11")
+    parser.add_argument("--seeds", type=int, nargs="+", help="of tuning; default: the phantom's, with --grid 10 and 11")
     parser.add_argument("--pairs", type=Path, nargs="+", default=[PRESET_PAIRS["quick"]], help="files of pairs")
     parser.add_argument("--questions", type=int, default=25, help="a task; the other exams have as many times more")
     parser.add_argument("--processes", type=int, default=8)
