@@ -48,7 +48,7 @@ def train_in_turn(trainings: dict[str, Training], rows: np.ndarray, seconds: flo
         if some.done >= planned or share >= 1:
             break
         for training in trainings.values():
-            training.steps, training.training_settings = planned, replace(training.settings, steps=planned)
+            training.steps, training.settings = planned, replace(training.settings, steps=planned)
             training.step(ids)
         if some.done % 20 == 0:
             losses = ", ".join(
