@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import UNSET
-
-from maskwise.models.checkpoints.catalog import describe_checkpoint
+from maskwise.models.checkpoints.catalog import Checkpoint, describe_checkpoint
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.families import FAMILIES, WRAPPED, Family
@@ -49,18 +47,20 @@ class DescribedModel:
 
 def describe_model(name: str) -> DescribedModel:
     """The model of this name, by its configuration and tokenizer."""
-    found = describe_checkpoint(name)
-    block = None if found.block is UNSET else found.block
+    return _described(describe_checkpoint(name), tokenizer_of(name))
+
+
+def _described(found: Checkpoint | ModelDescription, tokenizer: Any) -> DescribedModel:
     return DescribedModel(
-        name,
+        found.name,
         found.kind,
-        found.parameters,
-        found.window,
+        found.parameters or 0,
+        found.window or 0,
         found.mask_id,
         found.shift,
-        found.causal,
-        block,
-        tokenizer_of(name),
+        bool(found.causal),
+        found.block or None,
+        tokenizer,
     )
 
 
@@ -84,17 +84,7 @@ def described_in(model: ModelDescription, tokenizer: Any) -> DescribedModel | Te
     """The model that a manifest describes."""
     if model.served is not None:
         return DescribedTextModel(model, tokenizer)
-    return DescribedModel(
-        model.name,
-        model.kind,
-        model.parameters or 0,
-        model.window or 0,
-        model.mask_id,
-        model.shift,
-        bool(model.causal),
-        model.block,
-        tokenizer,
-    )
+    return _described(model, tokenizer)
 
 
 def tokenizer_in(model: ModelDescription) -> Any:
