@@ -26,7 +26,7 @@ import maskwise as mw
 
 sys.path.append(str(Path(__file__).parents[1] / "zoo"))  # corpora and training steps of the embedded models
 from corpus import ANSWER, Corpus, load_zoo_tokenizer, read_english_ids
-from maskwise.diffusion import stratified
+from dense_noise import stratified
 from tiny_step import KINDS, LEAST_RATE, Training
 
 PROMPT, QUESTIONS, RESPONSE, LARGEST_POOL = 512, 40, 2, 3
