@@ -201,9 +201,9 @@ def test_generate_imports_nothing_for_training_sharding_or_compiling():
 
 
 @pytest.mark.slow
-def test_diagnose_imports_nothing_for_sweeps_servers_or_sharding(tmp_path):
+def test_diagnose_imports_nothing_for_sweeps_or_servers(tmp_path):
     words = ["diagnose", "tiny-llada", "--quick", "--probes", "mask-count", "--points", "1", "--distractors", "2"]
-    unused = ("submitit", "maskwise.experiments.sweep", "maskwise.runs.endpoint", "torch.distributed.tensor")
+    unused = ("submitit", "maskwise.experiments.sweep", "maskwise.runs.endpoint", "maskwise.support.http_json")
     code = (
         f"import sys; sys.argv = ['maskwise', *{words}, '--out', {str(tmp_path / 'run')!r}]\n"
         "from maskwise.start import main\n"
