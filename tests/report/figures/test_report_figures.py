@@ -64,7 +64,7 @@ def test_several_models_have_a_panel_per_series_and_keep_their_colours() -> None
     assert [(curve.name, curve.style) for panel in drawn for curve in panel.curves] == [("second", 1), ("second", 1)]
 
 
-def test_the_filler_control_stands_beside_the_masks() -> None:
+def test_the_filler_control_is_drawn_with_the_masks() -> None:
     one = reading("m", mask_count=[entry(0.8, 2, masks=2)], filler=[entry(0.7, fillers=100, filler=".")])
     (panel,) = panels(section("filler"), [one])
     assert [(curve.name, curve.x, curve.y) for curve in panel.curves] == [
@@ -210,7 +210,7 @@ def test_the_paper_s_gradient_norms_are_marks_of_their_figure(tmp_path: Path) ->
 
 
 def test_a_legend_names_curves_alone() -> None:
-    """Not the zero line, nor the marks, which have their names beside them."""
+    """Not the zero line, nor the marks, which have their names next to them."""
     curves = tuple(
         Curve(name, i, (2, 200), (0.0, -9.0), (None,) * 2, (None,) * 2) for i, name in enumerate(("a", "_b"))
     )

@@ -258,7 +258,7 @@ def test_what_is_true_of_all_models_is_said_once(tmp_path: Path) -> None:
     assert "Not measured" not in words and "Appended masks" not in words  # of a probe that was not run
 
 
-def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
+def test_two_runs_of_one_model_are_distinguished(tmp_path: Path) -> None:
     words = draw(
         tmp_path,
         write_run(tmp_path / "before", only("location")),

@@ -63,14 +63,14 @@ def excluded_tasks(records: Sequence[Record]) -> list[str]:
 
 
 def _rows(summary: Summary) -> list[tuple[str, ...]]:
-    def told(score: Score) -> str:
+    def in_words(score: Score) -> str:
         if score.value is None:
             return str(score.why)
         ends = "" if score.low is None else f" ({between(score.low, score.high)})"
         return percent(score.value) + ends
 
     kept = summary.extras.get(NAME, {}).get("scores", {})
-    return [(name, told(summary.scores[name]), told(kept[name])) for name in kept if name.startswith(SHARES)]
+    return [(name, in_words(summary.scores[name]), in_words(kept[name])) for name in kept if name.startswith(SHARES)]
 
 
 def _tables(summary: Summary) -> list[TextTable]:

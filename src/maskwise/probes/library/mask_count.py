@@ -210,7 +210,7 @@ MASK_TAX = ScoreRule(
         change=("on average more masks", "cost", "raise"),
         seen=_seen,
         takes="It takes answers with 2 masks and with more, and not both are there.",
-        beside=_fillers,
+        addition=_fillers,
         autoregressive=(
             "Not applicable: it has no masks.",
             "It is an autoregressive model, with causal attention.",

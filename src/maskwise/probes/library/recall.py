@@ -71,7 +71,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     words = recall_words(setup.asker.tokenizer, setup.words, settings.held_out, own["pairs"])
     seen = {
         "mask_counts": visible_counts(setup, NAME, own["mask_counts"]),
-        "filler_counts": visible_counts(setup, NAME, own["filler_counts"], beside=min(own["mask_counts"])),
+        "filler_counts": visible_counts(setup, NAME, own["filler_counts"], other_tokens=min(own["mask_counts"])),
     }
     asked = conditions({**own, **seen}, setup.model.causal, words.tokens)
     if setup.model.block is not None:
@@ -244,7 +244,7 @@ RECALL_LOCALITY = ScoreRule(
         seen=_seen,
         takes="It takes near pairs and distant ones, with the question last.",
         no_skill=_no_skill,
-        beside=_errors_when_far,
+        addition=_errors_when_far,
     ),
 )
 

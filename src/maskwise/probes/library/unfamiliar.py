@@ -91,9 +91,9 @@ def _in_words(shown: Shown) -> list[str]:
     lines = [line]
     if nats.value is not None:
         parts = parts_in_words(nats)
-        told = nats_between(nats.value, nats.low, nats.high)
+        nats_text = nats_between(nats.value, nats.low, nats.high)
         lines.append(
-            f"negative log-likelihood of the right answer, all sets: {told}" + (f" ({parts})" if parts else "")
+            f"negative log-likelihood of the right answer, all sets: {nats_text}" + (f" ({parts})" if parts else "")
         )
     return lines
 

@@ -160,7 +160,7 @@ PROBE = Probe(
     not_blocks=BY_BLOCKS,
     baseline=first_of_same,
     claims=claims,
-    beside=(MASK_COUNT,),
+    claims_also_read=(MASK_COUNT,),
     sections=(
         Section(
             title="Does decoding step by step undo the harm?",

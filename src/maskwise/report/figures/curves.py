@@ -32,7 +32,7 @@ from maskwise.tasks.episodes import CHANCE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-BESIDE = 0.85  # inches of a panel that the numbers and the name of its y axis take
+AXIS_INCHES = 0.85  # inches of a panel that the numbers and the name of its y axis take
 LETTERS_PER_INCH = 14  # of a label; a browser's letters may be wider than matplotlib's
 CALIBRATED = "calibrated"
 MARGIN = 0.05  # of the x axis on either side of the curves
@@ -120,7 +120,7 @@ def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     figure.set_facecolor(PAPER)
     axes = list(figure.subplots(rows, columns, squeeze=False).flatten())
     for axis, panel in zip(axes, panels, strict=False):
-        _draw_panel(axis, panel, inches=width / columns - BESIDE)
+        _draw_panel(axis, panel, inches=width / columns - AXIS_INCHES)
         if direct:
             _label_directly(axis, panel)
     for unused in axes[len(panels) :]:

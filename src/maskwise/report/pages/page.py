@@ -60,10 +60,10 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
 
 def home_of(readings: Sequence[Reading]) -> Path:
     """The default folder of a page: its run's, or for several runs a folder next to the first."""
-    return readings[0].folder if len(readings) == 1 else beside([reading.folder for reading in readings])
+    return readings[0].folder if len(readings) == 1 else shared_folder([reading.folder for reading in readings])
 
 
-def beside(folders: Sequence[Path]) -> Path:
+def shared_folder(folders: Sequence[Path]) -> Path:
     """The default folder for several runs: next to the first, with a name of these runs in this order."""
     names = "\n".join(str(folder.resolve()) for folder in folders)
     return folders[0].resolve().parent / f"side-by-side-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
@@ -95,7 +95,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
             "sentence": first.headline,
             "caption": first.caption,
             "numbers": first.numbers,
-            "beside": first.beside,
+            "note": first.note,
             "wide": chart and Markup(drawing.inline(chart[0], "fw", first.sentence)),
             "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
         },

@@ -45,14 +45,14 @@ class ChartNumber:
 
 @dataclass(frozen=True)
 class Finding:
-    """The first screen. `beside`: the number of changes that the headline was chosen from, or a larger effect.
+    """The first screen. `note`: the number of changes that the headline was chosen from, or a larger effect.
     `caption`: of the chart. `steps`: what to try if a model cannot show a loss."""
 
     headline: str
     panel: Panel | None
     caption: str = CAPTION
     numbers: tuple[ChartNumber, ...] = ()
-    beside: str = ""
+    note: str = ""
     steps: str = ""
 
     @property
