@@ -135,6 +135,7 @@ def test_the_full_set_of_probes_runs_through_to_the_page_and_the_card(name, data
 def test_the_page_of_a_default_run_prints_on_at_most_six_sheets(tmp_path):
     """The real default run of tiny-llada takes five; here each probe has a few questions, and so as many figures."""
     folder = diagnose(MODELS["tiny-llada"](), replace(SMALLEST, probes=DEFAULT.probes), tmp_path / "run")
+    assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}"]
     pdf = tmp_path / "page.pdf"
     subprocess.run([CHROMIUM, *options, f"--print-to-pdf={pdf}", f"file://{folder / 'report.html'}"], check=True)
