@@ -108,7 +108,7 @@ class Entry(Typed, frozen=True, kw_only=True):
 OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
 MARKS_APART, MARKS_SPAN = 0.3, 0.8  # at most, of the way from one named place to the next: two marks, and all of them
 MASKS_AT_THE_END = "Masks at the end (k)"
-K_EQUALS = "k\u00a0=\u00a0{}"
+WITH_MASKS = "{} masks"
 
 
 class Summary(Typed, frozen=True, kw_only=True):

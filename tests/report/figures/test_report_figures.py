@@ -51,7 +51,7 @@ def test_one_model_has_a_curve_per_series() -> None:
         location_masks=[entry(0.5, 50, location=at, masks=50) for at in (40, 0)] + [entry(0.9, 2, location=0, masks=2)],
     )
     (panel,) = panels(section("location-masks"), [one])
-    assert [curve.name for curve in panel.curves] == ["k = 2", "k = 50"]
+    assert [curve.name for curve in panel.curves] == ["2 masks", "50 masks"]
     assert panel.curves[1].x == (0, 40) and panel.curves[1].y == (0.5, 0.5)
     assert panel.chance == pytest.approx(1 / 3)
 

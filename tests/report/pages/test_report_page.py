@@ -141,7 +141,7 @@ def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
     # each probe.
     assert len(drawn) == (1 + 4) * 2 + 4 + 3 + 4 * 4
     assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in drawn)
-    assert any("80.0\u00a0% at k\u00a0=\u00a02" in (attrs["aria-label"] or "") for attrs in drawn)
+    assert any("80.0\u00a0% at 2 masks" in (attrs["aria-label"] or "") for attrs in drawn)
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
     )
     far = position_probes([9, 10, 8, 9], [4, 5, 3, 4]) + mask_probes(SAME, [6, 7, 5, 6])
     assert found(tmp_path / "far", (far, DIFFUSION)).sentence.startswith(
-        "tiny-llada loses 50.0\u00a0points of accuracy with the examples moved away from the question (location"
+        "tiny-llada loses 50.0\u00a0points of accuracy with the examples moved away from the question (0 instead"
     )
     stops = [*mask_probes(SAME, SAME)[:-1], ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)]
     assert found(tmp_path / "stops", (stops, DIFFUSION)).sentence.startswith(

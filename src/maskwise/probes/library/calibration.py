@@ -19,7 +19,7 @@ import numpy as np
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, first_condition, slices
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, Summary, TextTable, by_masks
+from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Section, Shown, Summary, TextTable, by_masks
 from maskwise.records.record import ProbeFields, Record
 from maskwise.scoring.numbers import between, percent
 from maskwise.scoring.scores import Score
@@ -124,7 +124,7 @@ PROBE = Probe(
             how_to_read="On the dotted line the model guesses. Scores are given over all tasks and also over "
             "the tasks that need examples.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=by_masks(NAME),
             says=_in_words,
             spread=True,

@@ -32,7 +32,7 @@ from maskwise.probes.recall_scores import (
     recall_nats,
 )
 from maskwise.probes.section import (
-    K_EQUALS,
+    WITH_MASKS,
     Entry,
     Measure,
     Point,
@@ -167,7 +167,7 @@ def _curve_name(condition: Condition) -> str:
         return "question first"
     if condition["fillers"]:
         return f"{condition['fillers']} fillers"
-    return K_EQUALS.format(condition["masks"]) if condition["masks"] else "no masks"
+    return WITH_MASKS.format(condition["masks"]) if condition["masks"] else "no masks"
 
 
 def _error_points(shown: Shown) -> list[Point]:

@@ -118,7 +118,7 @@ PROBE = Probe(
             paper="Not in the paper, whose scores are means over all 16 tasks.",
             how_to_read=f"The rule was fixed beforehand: {RULE}. No answer that is scored selects a task.",
             x_label="Masks at the end (k)",
-            at="k\u00a0=\u00a0{}",
+            at="{} masks",
             points=by_masks(NAME),
             says=_in_words,
         ),
