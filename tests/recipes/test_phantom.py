@@ -127,6 +127,15 @@ def test_the_setting_is_chosen_by_the_rule():
     ] == pytest.approx(50)
 
 
+def test_a_lower_accuracy_with_two_masks_recovers_nothing():
+    def found(few, many):
+        return {f"tasks, {k} masks": {"right": [1] * n + [0] * (40 - n)} for k, n in ((2, few), (200, many))}
+
+    assert cure_phantom.recovered(found(36, 20), found(20, 20), "tasks").startswith("0 (")
+    assert cure_phantom.recovered(found(36, 20), found(30, 28), "tasks").startswith("50 (")
+    assert cure_phantom.recovered(found(20, 20), found(30, 28), "tasks") == "no loss"
+
+
 @pytest.mark.slow
 def test_the_shipped_labels_are_answered_from_the_document_and_not_from_its_last_line():
     pairs = [json.loads(line) for line in PRESET_PAIRS["quick"].read_text(encoding="utf-8").splitlines()]
