@@ -109,18 +109,18 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(name):
 
 @pytest.mark.parametrize("command", list(typer.main.get_command(app).commands))
 def test_help_says_types_and_ranges_in_words_within_80_columns(command):
-    told = CliRunner().invoke(app, [command, "--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
-    assert max(map(len, told.splitlines())) <= 80
-    assert re.search(r"<(?!text>|number>|path>)|list\[|x>=|<=x", told) is None
-    assert "{" not in told.splitlines()[0]
+    output = CliRunner().invoke(app, [command, "--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
+    assert max(map(len, output.splitlines())) <= 80
+    assert re.search(r"<(?!text>|number>|path>)|list\[|x>=|<=x", output) is None
+    assert "{" not in output.splitlines()[0]
 
 
 def test_the_list_of_commands_cuts_no_line_short():
-    told = CliRunner().invoke(app, ["--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
-    first, _, more = told.partition("Commands:")[2].partition("More commands:")
-    assert "..." not in told.partition("Commands:")[2] and max(map(len, told.splitlines())) <= 80
+    output = CliRunner().invoke(app, ["--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
+    first, _, more = output.partition("Commands:")[2].partition("More commands:")
+    assert "..." not in output.partition("Commands:")[2] and max(map(len, output.splitlines())) <= 80
     assert len(first.split("\n  ")) - 1 == 6 and "diagnose" in first and "verify" in more
-    assert len(told.splitlines()) <= 40  # one screen
+    assert len(output.splitlines()) <= 40  # one screen
 
 
 @pytest.mark.parametrize("module", ["maskwise", "maskwise.cli"])

@@ -67,7 +67,7 @@ def generate(
     compile: Compile = False,
     json: Json = False,
 ) -> None:
-    """Continue prompts, or fill in the masks inside them; a terminal shows the canvas while it fills in."""
+    """Continue prompts, or fill in the masks inside them; a terminal shows them as they are filled."""
     if " " in model and not os.path.exists(model):
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     refuse_swapped(model, prompt)
