@@ -119,13 +119,13 @@ SEED = b"0123456789"
 PAIR = {"prompt": "Say it:", "answer": "it"}
 
 
-def _checkpoint(folder: Path) -> None:
+def _checkpoint(folder: Path, window: int = 64) -> None:
     """The embedded tokenizer, in a chat template of its own, and a network of two small layers."""
     tokenizer = mw.open("tiny-llada").tokenizer
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
     small = {"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv_heads": 2, "mlp_hidden_size": 24}
-    rest = {"vocab_size": len(tokenizer), "max_sequence_length": 64, "mask_token_id": tokenizer.mask_token_id}
+    rest = {"vocab_size": len(tokenizer), "max_sequence_length": window, "mask_token_id": tokenizer.mask_token_id}
     LLaDAModelLM(LLaDAConfig(**small, **rest)).save_pretrained(folder)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.special
 
 from maskwise.scoring.intervals import SAME, TAILS, difference_interval, jeffreys_bounds
-from maskwise.scoring.skill import task_skill
+from maskwise.scoring.skill import Skill, task_skill
 
 FINALISTS = 4  # confirmed, the reference among them: six pairs
 FEWEST_ASKED, FEWEST_HELD = 4, 24  # questions of the first round, and held back
@@ -220,12 +220,22 @@ class Confirmation:
         reach = float(scipy.special.ndtri(1 - tail) + scipy.special.ndtri(POWER))
         return _two_digits(max(variance * (reach / margin) ** 2, self.questions + 1))
 
-    def is_shown_above(self, chance: float) -> bool:
-        """Whether some finalist is right more often than by guessing; the tests of all hold together."""
+    def skill(self, chance: float) -> Skill | None:
+        """That of the best finalist, with the changes to all others; None where quality is no share of right answers.
+
+        The tests of all finalists hold together.
+        """
         if not self.shares:
-            return True
-        right, level = [round(one.mean * self.questions) for one in self.quality], TAILS[0] / len(self.quality)
-        return any(task_skill(count, self.questions, chance, level=level).shown for count in right)
+            return None
+        best = self.highest
+        changes = [self.difference(other, best) for other in self._others(best)]
+        return task_skill(
+            round(self.quality[best].mean * self.questions),
+            self.questions,
+            chance,
+            [(change.low, change.high) for change in changes],
+            TAILS[0] / len(self.quality),
+        )
 
     @property
     def cheapest(self) -> int:

@@ -175,7 +175,8 @@ def _recorded(
         found.extend(decode(model, ids, options, generator, on_step, batch, keep))
     if options.vote is not None and not any(first_match(options.vote, one.text) for one in found):
         none = (
-            f"vote: the pattern {options.vote!r} is in none of the texts, so no step was elected: correct the pattern"
+            f"vote {options.vote!r} matches none of the generated texts, so the vote changed nothing: give a pattern "
+            "that matches the answer"
         )
         warnings.warn(none, UserNotice, stacklevel=3)
     if divergence:

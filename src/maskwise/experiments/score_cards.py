@@ -33,7 +33,8 @@ from maskwise.tasks.words import load_words
 
 CARDS = Path(__file__).parent / "cards"
 REMEDY = (
-    "a task is embedded, gsm8k or prompts; the cards that come with maskwise (maskwise reproduce --help) are examples"
+    "give a card, a YAML file of settings (its task is embedded, gsm8k or prompts), or the name of one that comes with "
+    "maskwise (maskwise reproduce --help)"
 )
 QUESTION, ANSWER = "{question}", "{answer}"
 LETTER_PATTERN = r"^\s*([ABC])\b"
