@@ -109,7 +109,7 @@ def test_a_score_states_the_masks_after_the_answer():
 @pytest.mark.parametrize(
     ("make", "masks", "said"),
     [
-        (tiny_llada, 100_000, "request 1 leaves room for .* lower --masks 100000"),
+        (tiny_llada, 100_000, "request 1 leaves room for .* masks in the context length"),
         (tiny_llada, -1, "masks 0 or more"),
         (tiny_ar, 2, "is autoregressive: it has no masks"),
     ],

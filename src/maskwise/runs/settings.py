@@ -199,7 +199,7 @@ def fit_to_model(
     kept = tuple(name for name in settings.probes if name not in why.keys() | only_blocks)
     if not kept:
         others = [name for name in DEFAULT.probes if name not in why.keys() | only_blocks]
-        remedy = f"; name another, such as --probes {others[0]}" if others else "; diagnose another model"
+        remedy = f"; name another probe, such as {others[0]}" if others else "; diagnose another model"
         reason = (
             f"{left_out[0]} does not apply, {why[left_out[0]]}"
             if left_out
