@@ -80,12 +80,12 @@ def _rows(reports: Sequence[RoomReport]) -> list[tuple[str, ...]]:
 def in_sentence(room: Room) -> str:
     """`3 of 16 tasks leave room for a loss (45 to 90 % right); 1 is too hard, 12 are too easy`"""
     hard, easy = len(room.too_hard), len(room.too_easy)
-    told = [
+    left_out = [
         f"{count} {'is' if count == 1 else 'are'} too {why}" for count, why in ((hard, "hard"), (easy, "easy")) if count
     ]
     asked, kept = len(room.accuracy), len(room.tasks)
     have = f"{kept or 'none'} of {asked} task{'s' * (asked != 1)} {'leaves' if kept < 2 else 'leave'} room for a loss"
-    return f"{have} ({BOUNDS})" + (f"; {', '.join(told)}" if told else "")
+    return f"{have} ({BOUNDS})" + (f"; {', '.join(left_out)}" if left_out else "")
 
 
 def _reports(shown: Shown) -> list[RoomReport]:
@@ -100,6 +100,7 @@ def _reports(shown: Shown) -> list[RoomReport]:
 def _in_words(shown: Shown) -> list[str]:
     reports = _reports(shown)
     lines = [f"With {in_words(found.relevant)}, {in_sentence(found.room)}" for found in reports]
+    lines += [f"Room with {in_words(f.relevant)}: {', '.join(f.room.tasks)}" for f in reports if f.room.tasks]
     return [*lines, *(f"{name}: {value} ({ends})" for name, value, ends in _rows(reports))] or ["not run"]
 
 
