@@ -22,7 +22,7 @@ from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.imports import Deferred, command_imports, lean_transformers
 from maskwise.support.moved import MOVED
 
-HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
+HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2", "accelerate", "submitit")
 
 
 @pytest.mark.slow  # builds it: a quarter of a minute
@@ -193,8 +193,22 @@ GENERATE = (
 @pytest.mark.slow
 def test_generate_imports_nothing_for_training_sharding_or_compiling():
     code = GENERATE + (
-        "for name in ('scipy', 'sympy', 'triton', 'torch._dynamo.convert_frame', 'torch.distributed.tensor'):\n"
+        "for name in ('scipy', 'sympy', 'triton', 'torch._dynamo.convert_frame', 'torch.distributed.tensor', "
+        "'submitit', 'maskwise.runs.endpoint', 'maskwise.experiments.sweep'):\n"
         "    assert name not in sys.modules, name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_diagnose_imports_nothing_for_sweeps_or_servers(tmp_path):
+    words = ["diagnose", "tiny-llada", "--quick", "--probes", "mask-count", "--points", "1", "--distractors", "2"]
+    unused = ("submitit", "maskwise.experiments.sweep", "maskwise.runs.endpoint", "maskwise.support.http_json")
+    code = (
+        f"import sys; sys.argv = ['maskwise', *{words}, '--out', {str(tmp_path / 'run')!r}]\n"
+        "from maskwise.start import main\n"
+        "try: main()\nexcept SystemExit as stop: assert not stop.code\n"
+        f"for name in {unused}:\n    assert name not in sys.modules, name\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
