@@ -228,7 +228,8 @@ class ModelInterface(nn.Module):
         return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched, masked)
 
     def _has_ragged_kernels(self, batch: Batch) -> bool:
-        return batch.offsets.is_cuda and self.dtype in HALF
+        """Not where a caller has turned flash attention off, as torch's `sdpa_kernel(SDPBackend.MATH)` does."""
+        return batch.offsets.is_cuda and self.dtype in HALF and torch.backends.cuda.flash_sdp_enabled()
 
     # Which hidden state predicts which position
 
