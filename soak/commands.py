@@ -20,7 +20,7 @@ SECONDS_A_RUN = 240  # of one command on a busy machine; most take ten
 
 @dataclass(frozen=True)
 class Command:
-    """A command line with OUT for its folder, PAIRS or TEXT for its data, and SMALL for a random model of two layers."""
+    """A command line with OUT for its folder, PAIRS or TEXT for its data, SMALL for a random model of two layers."""
 
     name: str
     line: str
