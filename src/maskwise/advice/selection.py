@@ -228,14 +228,9 @@ class Confirmation:
         if not self.shares:
             return None
         best = self.highest
-        changes = [self.difference(other, best) for other in self._others(best)]
-        return task_skill(
-            round(self.quality[best].mean * self.questions),
-            self.questions,
-            chance,
-            [(change.low, change.high) for change in changes],
-            TAILS[0] / len(self.quality),
-        )
+        changes = [(one.low, one.high) for other in self._others(best) for one in [self.difference(other, best)]]
+        right, level = round(self.quality[best].mean * self.questions), TAILS[0] / len(self.quality)
+        return task_skill(right, self.questions, chance, changes, level)
 
     @property
     def cheapest(self) -> int:

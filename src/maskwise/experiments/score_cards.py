@@ -32,10 +32,7 @@ from maskwise.tasks.tables import read_rows
 from maskwise.tasks.words import load_words
 
 CARDS = Path(__file__).parent / "cards"
-REMEDY = (
-    "give a card, a YAML file of settings (its task is embedded, gsm8k or prompts), or the name of one that comes with "
-    "maskwise (maskwise reproduce --help)"
-)
+REMEDY = "give a card (YAML with a task: embedded, gsm8k or prompts), or a name that maskwise reproduce --help lists"
 QUESTION, ANSWER = "{question}", "{answer}"
 LETTER_PATTERN = r"^\s*([ABC])\b"
 HELD_OUT = 0.5

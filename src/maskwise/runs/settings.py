@@ -200,12 +200,9 @@ def fit_to_model(
     if not kept:
         others = [name for name in DEFAULT.probes if name not in why.keys() | only_blocks]
         remedy = f"; name another probe, such as {others[0]}" if others else "; diagnose another model"
-        reason = (
-            f"{left_out[0]} does not apply, {why[left_out[0]]}"
-            if left_out
-            else f"{settings.probes[0]} is for block diffusion models"
-        )
-        raise UserError(f"no probe to run: {reason}{remedy}")
+        name = (left_out or settings.probes)[0]
+        reason = f"does not apply, {why[name]}" if left_out else "is for block diffusion models"
+        raise UserError(f"no probe to run: {name} {reason}{remedy}")
     if settings.probes not in [one.probes for one in (QUICK, DEFAULT, FULL, PAPER)]:
         why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
     notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]

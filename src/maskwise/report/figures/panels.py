@@ -60,9 +60,8 @@ def _beside(section: Section, points: Sequence[Point], model: int, of: int) -> l
 
 def caption_of(section: Section, drawn: Sequence[Panel]) -> str:
     """The section's caption, without lines and bands where only points are drawn."""
-    if _joined(drawn) != {False}:
-        return section.caption
-    return section.caption.replace("Line:", "Point:").replace("band:", "vertical bar:")
+    points = section.caption.replace("Line:", "Point:").replace("band:", "vertical bar:")
+    return points if _joined(drawn) == {False} else section.caption
 
 
 def _joined(drawn: Sequence[Panel]) -> set[bool]:
