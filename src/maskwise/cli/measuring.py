@@ -90,7 +90,7 @@ def diagnose(
     ] = None,
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every probe, up to 1000 points per task.")] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="The paper's setting and probes alone, next to its published values.")
     ] = False,
@@ -108,7 +108,7 @@ def diagnose(
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Few-shot probes: as many points as every paired difference needs for +- so many points, over 0."
+            help="Few-shot probes: add questions until each paired difference is known to within +- so many points."
         ),
     ] = None,
     seed: Seed = 0,
@@ -142,11 +142,11 @@ def diagnose(
     endpoint: EndpointUrl = None,
     model: ServedModel = None,
     concurrency: Concurrency = 4,
-    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks per canvas, if it does not say.")] = None,
+    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks to fill, if it does not say.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="--endpoint: denoising steps, if it does not say.")] = None,
     strategy: Annotated[str | None, typer.Option(help="--endpoint: unmasking strategy, if it does not say.")] = None,
     power: Annotated[
-        bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
+        bool, typer.Option("--power", help="Print the smallest difference that this run detects; no model is opened.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print a table for each probe too.")] = False,
     json: Json = False,
@@ -225,14 +225,14 @@ def _print_power(settings: Any, words: str | None, leave_out: bool, json: bool) 
     found = power_of(with_words(settings, load_word_source(words), leave_out))
     if json:
         return print_json(found)
-    echo("Smallest difference in accuracy that such a run detects (80 % power, 5 % two-sided, paired questions):")
+    echo("Smallest difference in accuracy that this run detects (80 % power, 5 % two-sided, paired questions):")
     for one in found:
         echo(power_in_words(one))
 
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(help="Folders of maskwise diagnose and advise, or folders that hold such folders.")
+        list[Path], typer.Argument(help="Folders of maskwise diagnose and advise, or folders that contain these.")
     ],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the pages and figures.")] = None,
     sort: Annotated[
