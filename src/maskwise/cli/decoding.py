@@ -51,9 +51,7 @@ def generate(
     file: Annotated[Path | None, typer.Option(help="Prompts from a file: one per line, or .jsonl with prompt.")] = None,
     options: Any = None,
     knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
-    divergence: Annotated[
-        bool, typer.Option("--divergence", help="Also decode exactly; print the share of equal tokens.")
-    ] = False,
+    divergence: Annotated[bool, typer.Option("--divergence", help="Also decode exactly, and compare.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Prompts at a time.")] = 8,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the random numbers.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, complete at the end.")] = None,

@@ -142,15 +142,9 @@ def diagnose(
     endpoint: EndpointUrl = None,
     model: ServedModel = None,
     concurrency: Concurrency = 4,
-    canvas: Annotated[
-        int | None, typer.Option(min=1, help="--endpoint: masks to fill, if the server does not say.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="--endpoint: denoising steps, if the server does not say.")
-    ] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="--endpoint: unmasking strategy, if the server does not say.")
-    ] = None,
+    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks to fill, if it states none.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="--endpoint: denoising steps, if it states none.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="--endpoint: unmasking strategy, if it states none.")] = None,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest difference that this run detects; no model is opened.")
     ] = False,
