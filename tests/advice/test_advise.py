@@ -25,6 +25,7 @@ from maskwise.cli.outputs import OUTPUTS
 from maskwise.records.search import SearchManifest
 from maskwise.report.pages.advice import read_search
 from maskwise.report.pages.registry import runs_in, search_table
+from maskwise.report.words.advice_text import advice_text
 from maskwise.report.words.card import run_card_of
 from maskwise.support.errors import UserError
 from maskwise.support.typed import json_object
@@ -61,7 +62,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def whole(model, tmp_path_factory):
-    """A search that nothing stopped, and how many texts were graded beside the answers themselves."""
+    """A search that nothing stopped, and how many texts were graded in addition to the answers themselves."""
     grader, said = Grader(), []
     folder = tmp_path_factory.mktemp("advise") / "whole"
     found = mw.advise(model, KINDS, function=grader.grade, out=folder, on_cost=said.append, **SMALL)
@@ -169,7 +170,7 @@ def test_a_damaged_answer_of_a_search_is_refused_by_its_line(tmp_path, change):
         read_answers(tmp_path, {"x"}, 3)
 
 
-def test_the_judge_is_looked_through_for_nan_unless_told_otherwise(model, tmp_path):
+def test_the_judge_is_looked_through_for_nan_by_default(model, tmp_path):
     judge, file = save(tmp_path / "judge"), tmp_path / "judge" / "model.safetensors"
     weights = load_file(file)
     weights["model.transformer.blocks.1.ff_proj.weight"].view(-1)[3] = torch.nan
@@ -291,14 +292,14 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
     assert texts[0] == "tiny-llada" and texts[4:6] == [best["setting"], "not decided"]
     assert row[1].order == best["quality"]["mean"] and "maskwise" in texts[-1]
     card = run_card_of(folder)
-    for told in (
+    for line in (
         "- best quality: not decided",
         f"| {best['setting']}",
         "| seed | 0 |",
         "| max new tokens | 4 |",
         "torch version",
     ):
-        assert told in card
+        assert line in card
     assert str(folder) not in card
     drawn = CliRunner().invoke(app, ["report", str(folder), "--json"])
     assert problem_of_output(json.loads(drawn.stdout), OUTPUTS["diagnose (several models), report"]) is None
@@ -357,10 +358,18 @@ def test_a_search_of_an_earlier_version_without_undecided_goals_still_opens(whol
 
 def test_a_model_that_answers_nothing_is_given_no_setting(model, tmp_path):
     found = mw.advise(model, KINDS, exact=True, out=tmp_path, **SMALL)
-    assert found["sentence"].startswith("0 of 24 right at most: the model was not shown to be able to answer")
+    assert found["sentence"].startswith("0 of 24 right: not shown to be able to do the task, so nothing can be lost.")
     assert not found["advice"] and found["winner"] is None and "What to do: look at" in found["sentence"]
     assert [row["questions"] for row in found["undecided"]] == [None] * 3
     assert not any(row["frontier"] for row in found["confirmed"])
+
+
+def test_questions_that_every_setting_answers_are_too_easy(model, tmp_path):
+    found = mw.advise(model, KINDS, function=lambda text, answer: True, out=tmp_path, **SMALL)
+    easy = "24 of 24 right at the baseline and no loss detected: too easy to show a loss."
+    assert found["sentence"].startswith(easy) and not found["advice"]
+    assert not any(row["frontier"] for row in found["confirmed"])  # so that no level line is drawn
+    assert " ".join(advice_text(read_search(tmp_path), tmp_path).split()).startswith(easy)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The phantom and its cure: what is planted, what the pairs share with the exams (nothing), the losses compared."""
+"""The planted model and its tuning: what is planted, pairs and exams share nothing, the losses compared."""
 
 import json
 import math
@@ -83,9 +83,9 @@ def test_the_label_can_be_found_in_the_document_and_the_word_cannot():
     draws = random.Random(3)
     for _ in range(50):
         pair = quick_pairs.labelled(split_words(load_words())[0], draws)
-        *told, asked = pair["prompt"].split("Word: ")[1:]
-        assert pair["answer"][0] in {line.split("[")[1][0] for line in told}
-        assert asked.split("\n")[0] not in {line.split("\n")[0] for line in told}
+        *output, asked = pair["prompt"].split("Word: ")[1:]
+        assert pair["answer"][0] in {line.split("[")[1][0] for line in output}
+        assert asked.split("\n")[0] not in {line.split("\n")[0] for line in output}
 
 
 def test_a_gap_stands_between_the_labelled_words_and_the_question():

@@ -51,11 +51,11 @@ def generate(
     file: Annotated[Path | None, typer.Option(help="Prompts from a file: one per line, or .jsonl with prompt.")] = None,
     options: Any = None,
     knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
-    divergence: Annotated[bool, typer.Option("--divergence", help="Decode exactly too, and compare.")] = False,
+    divergence: Annotated[bool, typer.Option("--divergence", help="Also decode exactly, and compare.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Prompts at a time.")] = 8,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the random numbers.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written whole.")] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Only the new text, at the end.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, complete at the end.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Print only the generated text.")] = False,
     dtype: Dtype = "auto",
     weights: Weights = None,
     device: Device = None,
@@ -67,7 +67,7 @@ def generate(
     compile: Compile = False,
     json: Json = False,
 ) -> None:
-    """Continue prompts, or fill in the masks inside them; a terminal shows the canvas while it fills in."""
+    """Continue prompts, or fill in the masks inside them; a terminal shows them as they are filled."""
     if " " in model and not os.path.exists(model):
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     refuse_swapped(model, prompt)
@@ -84,6 +84,7 @@ def generate(
     with command_imports(compiled=compile or weights is not None):
         from maskwise.decoding.checks import note_on_cache, refuse_by_configuration
         from maskwise.decoding.generate import generate as generate_texts
+        from maskwise.decoding.generate import shows_steps
         from maskwise.decoding.live_canvas import decoding_display
         from maskwise.models.checkpoints.opening import open as open_model
 
@@ -97,7 +98,7 @@ def generate(
         opened.compile_layers()
     live = (
         open_console()
-        if sys.stdout is not None and sys.stdout.isatty() and not (plain or json or opened.causal)
+        if sys.stdout is not None and sys.stdout.isatty() and not (plain or json) and shows_steps(opened, chosen)
         else None
     )
     if prompt is None and file is None and live is None and not json:

@@ -174,9 +174,7 @@ def _recorded(
 
         found.extend(decode(model, ids, options, generator, on_step, batch, keep))
     if options.vote is not None and not any(first_match(options.vote, one.text) for one in found):
-        none = (
-            f"vote: the pattern {options.vote!r} is in none of the texts, so no step was elected: correct the pattern"
-        )
+        none = f"vote {options.vote!r} matches none of the generated texts, so the vote did nothing: correct it"
         warnings.warn(none, UserNotice, stacklevel=3)
     if divergence:
         exact = decode(model, ids, options.exact(), same_draws, batch=batch)
@@ -226,6 +224,11 @@ def decode(
             if on_batch is not None:
                 on_batch(first, part)
     return found
+
+
+def shows_steps(model: Model, options: DecodingOptions) -> bool:
+    """Whether `on_step` can be given and does not change the sampler (DiffusionGemma's own shows no steps)."""
+    return not (model.causal or uses_edit_tokens(model, options) or uses_own_sampler(model, (), options, False))
 
 
 def _decode_batch(

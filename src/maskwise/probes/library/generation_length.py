@@ -174,7 +174,7 @@ def _flood_table(summary: Summary) -> list[TextTable]:
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    about="generated answers on canvases of 64 to 1024 masks (--data gsm8k=, prompts=)",
+    about="generated answers with 64 to 1024 masks to fill (--data gsm8k=, prompts=)",
     condition={"layout": str, "canvas": Count},
     evidence={
         "length": Count,

@@ -5,25 +5,32 @@ summary's "room" says which tasks have room, for each number of relevant example
 The scores over all tasks keep their names. Format B. Condition: {"masks": 2} (0 for autoregressive models).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
+import numpy as np
 from msgspec import Meta
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.examples import FEW_SHOT, in_words, labelled
+from maskwise.probes.examples import FEW_SHOT, PAPER_RELEVANT, WithNumber, in_words, labelled
 from maskwise.probes.few_shot import afresh_units
 from maskwise.probes.probe import Probe, Settings, Setup, Unit, Variant
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, Summary, TextTable, by_masks
+from maskwise.probes.section import Entry, Point, Section, Shown, Summary, TextTable
+from maskwise.scoring.intervals import jeffreys_bounds
 from maskwise.scoring.numbers import between, percent
 from maskwise.scoring.scores import Score
-from maskwise.scoring.task_room import LEAST_ROOM, MOST_ROOM, Room
+from maskwise.scoring.task_room import LEAST_ROOM, MOST_ROOM, Fitness, Room, verdict_of
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count, Typed
 
 NAME = "room"
 BASELINE_MASKS = 2
 BOUNDS = f"{100 * LEAST_ROOM:.0f} to {100 * MOST_ROOM:.0f} % right"
+SERIES: dict[Fitness, str] = {
+    "too hard": f"too hard (below {100 * LEAST_ROOM:.0f} %)",
+    "room": "room for a loss",
+    "too easy": f"too easy (above {100 * MOST_ROOM:.0f} %)",
+}
 RULE = f"a task has room for a loss where separate questions are {BOUNDS}"
 
 
@@ -51,10 +58,10 @@ def units(setup: Setup) -> Iterator[Unit]:
         yield from afresh_units(setup, [variant], tasks, setup.words, drawn)
 
 
-def _rows(summary: Summary) -> list[tuple[str, ...]]:
+def _rows(reports: Sequence[RoomReport]) -> list[tuple[str, ...]]:
     return [
         (f"{name}, {in_words(found.relevant)}", percent(score.value), between(score.low, score.high))
-        for found in summary.extras.get(NAME, [])
+        for found in reports
         for name, score in found.scores.items()
         if score.tasks  # those in nats are over all tasks
     ]
@@ -63,24 +70,50 @@ def _rows(summary: Summary) -> list[tuple[str, ...]]:
 def in_sentence(room: Room) -> str:
     """`3 of 16 tasks leave room for a loss (45 to 90 % right); 1 is too hard, 12 are too easy`"""
     hard, easy = len(room.too_hard), len(room.too_easy)
-    told = [
+    left_out = [
         f"{count} {'is' if count == 1 else 'are'} too {why}" for count, why in ((hard, "hard"), (easy, "easy")) if count
     ]
     asked, kept = len(room.accuracy), len(room.tasks)
     have = f"{kept or 'none'} of {asked} task{'s' * (asked != 1)} {'leaves' if kept < 2 else 'leave'} room for a loss"
-    return f"{have} ({BOUNDS})" + (f"; {', '.join(told)}" if told else "")
+    return f"{have} ({BOUNDS})" + (f"; {', '.join(left_out)}" if left_out else "")
+
+
+def _reports(shown: Shown) -> list[RoomReport]:
+    """Those of the numbers of relevant examples that this section shows."""
+    found: list[RoomReport] = shown.summary.extras.get(NAME, [])
+    if not isinstance(shown, WithNumber):
+        return found
+    number = PAPER_RELEVANT if shown.number is None else shown.number
+    return [one for one in found if one.relevant == number]
 
 
 def _in_words(shown: Shown) -> list[str]:
-    reports = shown.summary.extras.get(NAME, [])
+    reports = _reports(shown)
     lines = [f"With {in_words(found.relevant)}, {in_sentence(found.room)}" for found in reports]
     lines += [f"Room with {in_words(f.relevant)}: {', '.join(f.room.tasks)}" for f in reports if f.room.tasks]
-    return [*lines, *(f"{name}: {value} ({ends})" for name, value, ends in _rows(shown.summary))] or ["not run"]
+    return [*lines, *(f"{name}: {value} ({ends})" for name, value, ends in _rows(reports))] or ["not run"]
+
+
+def _points(shown: Shown) -> list[Point]:
+    """Each task, from the hardest to the easiest, named in the condition of its entry."""
+    return [
+        Point(SERIES[verdict_of(right)], place, _of_task(entry, task, right, found.room.questions // len(ranked)))
+        for found, entry in zip(_reports(shown), shown.entries(NAME), strict=False)
+        for ranked in [sorted(found.room.accuracy.items(), key=lambda item: item[1])]
+        for place, (task, right) in enumerate(ranked, 1)
+    ]
+
+
+def _of_task(entry: Entry, task: str, right: float, questions: int) -> Entry:
+    low, high = (float(end) for end in jeffreys_bounds(np.array(right), questions))
+    shown = entry.changed(accuracy=right, low=low, high=high, n=questions, rules_low=None, rules_high=None)
+    return shown.changed(condition={"task": task, **entry.condition})
 
 
 def _tables(summary: Summary) -> list[TextTable]:
-    lines = "; ".join(in_sentence(found.room) for found in summary.extras.get(NAME, []))
-    return [TextTable(lines, ("score, tasks with room", "value", "95 % interval"), _rows(summary))] if lines else []
+    reports = summary.extras.get(NAME, [])
+    lines = "; ".join(in_sentence(found.room) for found in reports)
+    return [TextTable(lines, ("score, tasks with room", "value", "95 % interval"), _rows(reports))] if lines else []
 
 
 PROBE = Probe(
@@ -103,10 +136,12 @@ PROBE = Probe(
             "accuracy only where the model is right more often than by guessing, and not always.",
             paper="Not in the paper, whose scores are means over all 16 tasks.",
             how_to_read=f"The rule was fixed beforehand: {RULE}. No answer that is scored selects a task.",
-            x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
-            points=by_masks(NAME),
+            x_label="Tasks, from the hardest to the easiest",
+            at="task {}",
+            points=_points,
             says=_in_words,
+            scatter=True,
+            caption="A mark for each task; bar: 95 % interval for new questions.",
         ),
     ),
 )

@@ -17,7 +17,7 @@ from maskwise.probes.few_shot import afresh_units
 from maskwise.probes.library.mask_count import mask_nats, mask_tax
 from maskwise.probes.library.room import BASELINE_MASKS, in_sentence, selection_seed
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Setup, Unit, Variant
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
+from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.numbers import nats_between, parts_in_words, percent
 from maskwise.scoring.scores import Score
@@ -81,13 +81,14 @@ def _in_words(shown: Shown) -> list[str]:
     if not found.tasks:
         line += ": accuracy on these words cannot show a loss"
     elif tax.value is not None:
-        line += f"; masks cost {percent(tax.value)} of the skill above guessing there"
+        change = "cost" if tax.value >= 0 else "add"
+        line += f"; masks {change} {percent(abs(tax.value))} of the skill above guessing there"
     lines = [line]
     if nats.value is not None:
         parts = parts_in_words(nats)
-        told = nats_between(nats.value, nats.low, nats.high)
+        nats_text = nats_between(nats.value, nats.low, nats.high)
         lines.append(
-            f"negative log-likelihood of the right answer, all sets: {told}" + (f" ({parts})" if parts else "")
+            f"negative log-likelihood of the right answer, all sets: {nats_text}" + (f" ({parts})" if parts else "")
         )
     return lines
 
@@ -132,7 +133,7 @@ PROBE = Probe(
             how_to_read="On the dotted line the model guesses. Sets below 45 % or above 90 % right, on separate "
             "questions, cannot show a loss and are left out of the score; the likelihood is over all sets.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=_points,
             says=_in_words,
             spread=True,

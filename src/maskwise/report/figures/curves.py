@@ -32,7 +32,7 @@ from maskwise.tasks.episodes import CHANCE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-BESIDE = 0.85  # inches of a panel that the numbers and the name of its y axis take
+AXIS_INCHES = 0.85  # inches of a panel that the numbers and the name of its y axis take
 LETTERS_PER_INCH = 14  # of a label; a browser's letters may be wider than matplotlib's
 CALIBRATED = "calibrated"
 MARGIN = 0.05  # of the x axis on either side of the curves
@@ -120,7 +120,7 @@ def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     figure.set_facecolor(PAPER)
     axes = list(figure.subplots(rows, columns, squeeze=False).flatten())
     for axis, panel in zip(axes, panels, strict=False):
-        _draw_panel(axis, panel, inches=width / columns - BESIDE)
+        _draw_panel(axis, panel, inches=width / columns - AXIS_INCHES)
         if direct:
             _label_directly(axis, panel)
     for unused in axes[len(panels) :]:
@@ -179,7 +179,7 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         axis.axline((0, 0), (1, 1), color=SOFT, linewidth=1.0, linestyle=(0, (2, 2)), label=CALIBRATED)
         axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         axis.set_xlim(0, 1)
-    elif panel.scatter:
+    elif panel.scatter and max(map(abs, ticks), default=0) <= 1:  # shares
         axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     else:
         axis.set_xticks(_readable(ticks, panel.spread, inches))
@@ -197,14 +197,13 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
 
 
 def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
-    """Open diamonds; names to the left, where curves that end at the right leave room, on paper of their own."""
+    """Open diamonds; names below them to the left, where curves that end at the right leave space, on paper."""
     for mark in marks:
         at, colour = [mark.x] * len(mark.y), SOFT if mark.style is None else CURVES[mark.style % len(CURVES)]
         axis.plot(at, mark.y, marker="D", linestyle="-", markersize=5.5, color=colour, markerfacecolor=PAPER, zorder=4)
         if not mark.name:
             continue
-        middle = sum(mark.y) / len(mark.y)
-        axis.annotate(mark.name, (mark.x, middle), (-9, 0), textcoords="offset points", ha="right", va="center",
+        axis.annotate(mark.name, (mark.x, min(mark.y)), (5, -5), textcoords="offset points", ha="right", va="top",
                       color=colour, fontsize=8, zorder=3,
                       bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.0, "alpha": 0.8})  # fmt: skip
 

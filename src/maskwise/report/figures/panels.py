@@ -52,14 +52,24 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
 
 
 def _beside(section: Section, points: Sequence[Point], model: int, of: int) -> list[Point]:
-    """With several models a panel holds one series: its marks at a named place stand beside those of other models."""
+    """With several models a panel holds one series: its marks at a named place stand next to those of other models."""
     if of == 1 or not section.x_names:
         return list(points)
     return [replace(point, x=mark_place(round(point.x), model, of)) for point in points]
 
 
+def caption_of(section: Section, drawn: Sequence[Panel]) -> str:
+    """The section's caption, without lines and bands where only points are drawn."""
+    points = section.caption.replace("Line:", "Point:").replace("band:", "vertical bar:")
+    return points if _joined(drawn) == {False} else section.caption
+
+
+def _joined(drawn: Sequence[Panel]) -> set[bool]:
+    return {curve.joined for panel in drawn for curve in panel.curves}
+
+
 def how_to_read(section: Section, drawn: Sequence[Panel]) -> str:
-    joined = {curve.joined for panel in drawn for curve in panel.curves}
+    joined = _joined(drawn)
     return " ".join(([] if joined == {False} else [section.how_to_read]) + ([NOT_JOINED] if False in joined else []))
 
 

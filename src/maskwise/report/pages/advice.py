@@ -49,7 +49,7 @@ class Search:
 
     @property
     def able(self) -> bool:
-        """Whether the model was shown to be able to answer; otherwise no setting is on the frontier."""
+        """Whether the questions can tell settings apart (not too hard, not too easy); else none is on the frontier."""
         return any(row.frontier for row in self.found.confirmed)
 
     @property
@@ -88,9 +88,9 @@ def reworded_lines(search: Search) -> list[str]:
             continue
         crosses = one.new_low <= 0 <= one.new_high
         new = f"{search.number(one.new_low, True)} to {search.number(one.new_high, True)}{unit}"
-        told = "so a new template may turn it round" if crosses else "so it holds under a new template"
+        verdict = "so a new template may turn it round" if crosses else "so it holds under a new template"
         lines.append(
-            f"{one.setting}, reworded: {mean}, {new} under a new one (95 % predictive interval), {told}; standard "
+            f"{one.setting}, reworded: {mean}, {new} under a new one (95 % predictive interval), {verdict}; standard "
             f"deviation over templates {search.number(one.sd)}{unit}, {one.questions} questions"
         )
     return lines

@@ -11,10 +11,11 @@ from markupsafe import Markup
 from rich.progress import track
 
 from maskwise.models.families import FAMILIES
+from maskwise.probes.examples import in_words
 from maskwise.probes.section import Section
 from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
-from maskwise.report.figures.panels import how_to_read, panels
+from maskwise.report.figures.panels import caption_of, how_to_read, panels
 from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
 from maskwise.report.pages.figure_table import cell, figure_table
 from maskwise.report.pages.jinja_environment import render
@@ -55,10 +56,10 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
 
 def home_of(readings: Sequence[Reading]) -> Path:
     """The default folder of a page: its run's, or for several runs a folder next to the first."""
-    return readings[0].folder if len(readings) == 1 else beside([reading.folder for reading in readings])
+    return readings[0].folder if len(readings) == 1 else shared_folder([reading.folder for reading in readings])
 
 
-def beside(folders: Sequence[Path]) -> Path:
+def shared_folder(folders: Sequence[Path]) -> Path:
     """The default folder for several runs: next to the first, with a name of these runs in this order."""
     names = "\n".join(str(folder.resolve()) for folder in folders)
     return folders[0].resolve().parent / f"side-by-side-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
@@ -82,7 +83,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     if chart is not None:
         drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
     labels = [reading.label for reading in readings]
-    models = [_model_view(*one, len(readings) > 1) for one in zip(readings, tiles_of(readings), strict=True)]
+    models = [_model_view(*one, readings) for one in zip(readings, tiles_of(readings), strict=True)]
     compared = [row for row in changes if set(row.values) != {"–"}]
     context: dict[str, Any] = dict(
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
@@ -90,7 +91,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
             "sentence": first.headline,
             "caption": first.caption,
             "numbers": first.numbers,
-            "beside": first.beside,
+            "note": first.note,
             "wide": chart and Markup(drawing.inline(chart[0], "fw", first.sentence)),
             "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
         },
@@ -121,7 +122,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     return render("page.html.jinja", **in_words_of(readings, context)), drawings
 
 
-def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict[str, Any]:
+def _model_view(reading: Reading, scores: Sequence[Tile], readings: Sequence[Reading]) -> dict[str, Any]:
     model = reading.manifest.model
     facts = [
         model["name"],
@@ -140,8 +141,8 @@ def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict
         "paper": setting_in_words(reading.summary),
         "published": published_rows(reading.summary),
         "facts": [fact for fact in facts if fact != reading.label],
-        "sentences": opening(reading),
-        "tiles": [_tile_view(tile) for tile in scores if several or tile.interval != NOT_MEASURED],
+        "sentences": opening(reading, readings),
+        "tiles": [_tile_view(tile) for tile in scores if len(readings) > 1 or tile.interval != NOT_MEASURED],
     }
 
 
@@ -198,12 +199,13 @@ def _section_view(
     view = {
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
+        "kicker": (section.name or probe).replace(f"-{section.relevant}", f", {in_words(section.relevant)}"),
         "title": section.title,
         "heading": heading or finding_of_models(section, readings, shows),
         "question": section.question,
         "paper": section.paper,
         "how_to_read": how_to_read(section, drawn),
-        "caption": section.caption,
+        "caption": caption_of(section, drawn),
         "shows": shows if section.says else verdicts,  # a line per curve would repeat the figure
         "full": figures.is_full_width(drawn),
         "thumb": Markup(drawing.inline(figures.narrow_svg(drawn[:1]), f"{prefix}t", section.title)),
