@@ -126,9 +126,7 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
         found[f"{name}_p"] = _p_of_none(excess)
     found |= _vote_gain(group)
     found["vote_changed"] = float(np.mean([record.evidence["voted"] != record.correct for record in group]))
-    found["along"] = [
-        {"share": share, **stratified_share(by_task(_right_at(group, share))).named("right")} for share in PLACES
-    ]
+    found["along"] = [{"share": at, **stratified_share(_right_at(group, at)).named("right")} for at in PLACES]
     return [entry.changed(confidence=UNSET, entropy=UNSET, **found)]
 
 

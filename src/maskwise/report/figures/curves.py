@@ -37,7 +37,7 @@ LETTERS_PER_INCH = 14  # of a label; a browser's letters may be wider than matpl
 CALIBRATED = "calibrated"
 RIM = 3.8  # points by which a covered curve is wider than the one over it
 BEYOND = 0.06  # of an axis of shares, below 0 and above 100 %
-SAME_HEIGHT = 0.005  # of the heights of a panel: curves closer than that cover each other
+SAME_PLACE = 0.01  # of the axis: marks closer than that cover each other
 MARGIN = 0.05  # of the x axis on either side of the curves
 
 
@@ -202,14 +202,22 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
 
 
 def covered_by(panel: Panel, turn: int) -> list[int]:
-    """At each point of a curve, the number of later curves that are drawn over it."""
-    heights = [y for curve in panel.curves for y in curve.y if y is not None]
-    near = SAME_HEIGHT * (max(heights) - min(heights)) if heights else 0.0
-    later = [dict(zip(curve.x, curve.y, strict=True)) for curve in panel.curves[turn + 1 :] if curve.joined]
-    own = panel.curves[turn]
-    found = [[y is not None and (z := one.get(x)) is not None and abs(z - y) <= near for one in later]
-             for x, y in zip(own.x, own.y, strict=True)]  # fmt: skip
-    return [sum(one) for one in found]
+    """At each point of a curve, the number of later curves with a mark at the same place."""
+    near_x, near_y = (_near(panel, axis) for axis in ("x", "y"))
+    own, later = panel.curves[turn], [curve for curve in panel.curves[turn + 1 :] if curve.joined]
+
+    def over(curve: Curve, x: float, y: float) -> bool:
+        pairs = zip(curve.x, curve.y, strict=True)
+        return any(v is not None and abs(u - x) <= near_x and abs(v - y) <= near_y for u, v in pairs)
+
+    return [0 if y is None else sum(over(one, x, y) for one in later) for x, y in zip(own.x, own.y, strict=True)]
+
+
+def _near(panel: Panel, axis: str) -> float:
+    """The distance at which marks cover each other."""
+    values = [value for curve in panel.curves for value in getattr(curve, axis) if value is not None]
+    reach = 1.0 if panel.diagonal else max(values) - min(values) if values else 0.0
+    return SAME_PLACE * reach
 
 
 def _draw_rims(axis: "Axes", curve: Curve, covered: Sequence[int]) -> None:

@@ -33,6 +33,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_links, replace_file
 from maskwise.support.terminal import open_console
 
+WHAT_TO_DO = "what to do: "  # what the line of advice of a section begins with
 KINDS = {family.name: family.title for family in FAMILIES}
 
 
@@ -209,7 +210,9 @@ def _section_view(
         "paper": section.paper,
         "how_to_read": how_to_read(section, drawn),
         "caption": section.caption,
-        "shows": shows if section.says else verdicts,  # a line per curve would repeat the figure
+        # A line per curve would repeat the figure.
+        "shows": [line for line in (shows if section.says else verdicts) if WHAT_TO_DO not in line],
+        "to_do": [_advice(line) for line in shows if WHAT_TO_DO in line],
         "full": figures.is_full_width(drawn),
         "thumb": Markup(drawing.inline(figures.narrow_svg(drawn[:1]), f"{prefix}t", section.title)),
         "wide": Markup(drawing.inline(svg, f"{prefix}w", label)),
@@ -219,6 +222,12 @@ def _section_view(
         "table": figure_table(section, readings),
     }
     return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
+
+
+def _advice(line: str) -> str:
+    """`tiny-llada, what to do: decode ...` as `tiny-llada: decode ...`; `Decode ...` without a name."""
+    named, _, advice = line.partition(WHAT_TO_DO)
+    return f"{named.removesuffix(', ')}: {advice}" if named else advice[:1].upper() + advice[1:]
 
 
 def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:
