@@ -223,7 +223,7 @@ def conclusions(shown: Shown) -> list[str]:
             "right at a mean confidence",
             lambda one: f"{percent(one['right'])} at {percent(one['sure'])}",
         ),
-        _advice(every),
+        threshold_advice(every),
     ]
 
 
@@ -260,7 +260,7 @@ def _temperature(measured: Mapping[str, Any]) -> str:
     return f"{says}: {'its probabilities are too sharp' if value > 1 else 'its probabilities are too flat'}"
 
 
-def _advice(measured: Mapping[str, Any]) -> str:
+def threshold_advice(measured: Mapping[str, Any]) -> str:
     """From all masked positions, because `threshold` commits every one of them that is sure enough."""
     tau = measured["threshold"]
     if tau is None:
