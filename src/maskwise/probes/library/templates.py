@@ -203,7 +203,7 @@ def _able_line(found: TemplatesSummary, able: Sequence[str], every: Sequence[str
             f"the model can answer {len(able)} of {total} templates; under the others, {', '.join(others)}, {nothing}"
         )
     own = found.skills[able[0]]
-    only = f"({able[0]!r}, {percent(own.right / own.n)} right): it reads that wording alone"
+    only = f"({able[0]!r}, {percent(own.right / own.n)} right on {own.n} other questions): it reads that wording alone"
     return f"the model can answer 1 of {total} templates {only}; under the other {len(others)} {nothing}"
 
 

@@ -29,7 +29,7 @@ from maskwise.probes.section import Entry, Point, Section, Shown, as_share, mark
 from maskwise.records.record import Condition, Evidence, Key, ProbeFields, Record, still_to_ask
 from maskwise.scoring.claims import LEVEL, holm_adjusted, judged, p_value
 from maskwise.scoring.intervals import Estimate, bounded_mean, by_task, difference_interval, points_of, stratified_share
-from maskwise.scoring.numbers import between, percent, points_between
+from maskwise.scoring.numbers import percent, points_between
 from maskwise.scoring.power import questions_for
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
 from maskwise.tasks.prompts import Prompt
@@ -217,16 +217,19 @@ def _each(shown: Shown, what: str, value: Callable[[Entry], str]) -> str:
     return f"{what}, with {' and '.join(paces)} tokens per step: {each}"
 
 
-def _range(values: Sequence[float]) -> str:
-    return percent(min(values)) if percent(min(values)) == percent(max(values)) else between(min(values), max(values))
+def _range(values: Sequence[float], show: Callable[[float], str] = percent) -> str:
+    return " to ".join(dict.fromkeys(map(show, (min(values), max(values)))))
 
 
 def stands(shown: Shown) -> list[str]:
     """When the final answer first stands, and what voting over the steps would change."""
     entries = shown.entries(NAME)
-    settled, right = _range([e.measures["settled"] for e in entries]), _range([e.accuracy or 0.0 for e in entries])
+    steps = [entry.masks / entry.condition["tokens_per_step"] for entry in entries]
+    stood = [entry.measures["settled"] * count for entry, count in zip(entries, steps, strict=True)]
+    after, right = _range(stood, "{:.1f}".format), _range([entry.accuracy or 0.0 for entry in entries])
     return [
-        f"the final answer stands after {settled} of the steps; it is right for {right} of the questions",
+        f"the final answer stands after {after} of {_range(steps, '{:g}'.format)} steps, and is right for {right} of "
+        "the questions",
         _each(shown, "right at the end", lambda entry: percent(entry.accuracy)),
         _each(shown, "right after some step", lambda entry: percent(entry.measures["ever"])),
         _each(shown, "share of the steps before the final answer is first given", _percent_of("first_seen")),
@@ -245,25 +248,27 @@ def vote_advice(shown: Shown) -> str:
     gains = [_named(entry) for entry in _shown_above(entries, "vote_gain", "vote_p")]
     most = max(gains or found, key=lambda name: found[name]["vote_gain"])
     change = f"{points_between(*(found[most][f'vote_gain{end}'] for end in ('', '_low', '_high')))}, {most}"
-    several = f"by Holm's procedure over {len(found)} conditions; the interval is of this condition alone"
-    holm = several if len(found) > 1 else "at 5 %"
+    judged_by = f"judged by Holm's procedure over {len(found)} conditions; the interval is of one of them alone"
     if gains:
-        with_ = " and ".join(gains)
-        return f"what to do: vote over the steps (--vote PATTERN) with {with_}; accuracy {change} (significant {holm})"
+        named = " and ".join(gains)
+        return f"what to do: vote over the steps (--vote PATTERN) with {named}; accuracy {change} ({judged_by})"
     if all(one["vote_gain_high"] < LITTLE for one in found.values()):
-        return f"what to do: do not vote over the steps (--vote); its largest gain is {change} (not significant {holm})"
-    enough = max(questions_for(LITTLE, one["vote_changed"], len(found)) for one in found.values())
-    asked = min(entry.n for entry in entries)
+        return f"what to do: do not vote over the steps (--vote); its largest gain is {change} ({judged_by})"
+    asked, enough = min(entry.n for entry in entries), _questions_needed(entries)
     if asked >= enough:
         return (
             f"what to do: do not vote over the steps (--vote): its largest gain is {change}, not shown with {asked} "
-            f"questions, which show a gain of 5 points in 8 of 10 runs ({holm})"
+            f"questions, which show a gain of 5 points in 8 of 10 runs ({judged_by})"
         )
     return (
-        f"what to do: ask {enough} questions (--probes {NAME} --points {enough}) before you decide on voting over the "
-        f"steps (--vote), which is inconclusive: its largest gain is {change}; so many "
-        f"show a gain of 5 points in 8 of 10 runs ({holm})"
+        f"what to do: leave --vote out for now; its largest gain is {change}, which is inconclusive. To show a gain of "
+        f"5 points in 8 of 10 runs, ask {enough} questions: --probes {NAME} --points {enough} ({judged_by})"
     )
+
+
+def _questions_needed(entries: Sequence[Entry]) -> int:
+    """To show a change of 5 points in 8 of 10 runs, in any of the conditions, by the answers that a vote changed."""
+    return max(questions_for(LITTLE, entry.measures["vote_changed"], len(entries)) for entry in entries)
 
 
 def destroyed(shown: Shown) -> list[str]:
@@ -293,9 +298,10 @@ def _last_steps(shown: Shown) -> tuple[str, str]:
     high = None if None in ends else max(ends)
     if high is not None and high < LITTLE:
         return "the last steps destroy no more right answers than chance would", "decode to the end"
-    up_to = "" if high is None else f" of up to {percent(high)} of the questions"
-    found = f"not shown that the last steps destroy right answers; losses{up_to} are not excluded"
-    return found, f"decode to the end; to exclude such losses, ask more questions (--probes {NAME} --points 200)"
+    up_to = "" if high is None else f" of up to {percent(high)} of the questions (95 % upper bound)"
+    found = f"not shown that the last steps destroy right answers; losses above chance{up_to} are not excluded"
+    asked = _questions_needed(entries)
+    return found, f"decode to the end; to exclude losses, ask {asked} questions (--probes {NAME} --points {asked})"
 
 
 class TrajectoryCondition(ProbeFields, frozen=True, kw_only=True):
@@ -340,7 +346,7 @@ PROBE = Probe(
             paper="Not in the paper. Wang et al. (arXiv 2508.09138) report right answers in the middle that are "
             "overwritten later, and vote over the steps.",
             how_to_read="A curve that falls towards the end loses right answers: stop earlier or vote. A curve that is "
-            "level early shows that the remaining steps buy nothing for the answer.",
+            "level early shows that the remaining steps do not change the answer: fewer will do (--steps).",
             x_label="Steps done, %",
             at="{} % of the steps",
             points=_along,
@@ -355,8 +361,8 @@ PROBE = Probe(
             question="Answers that were right after some step and end wrong, the reverse, and what the same answers "
             "give in random order (chance).",
             paper="Not in the paper. Related: arXiv 2508.09138.",
-            how_to_read="lost: right then wrong; gained: wrong then right; chance: the same answers in random order. "
-            "Only losses above chance are due to the order of the steps.",
+            how_to_read="lost: right then wrong; gained: wrong then right; by chance: if a question's answers over the "
+            "steps came in random order. Only losses above chance are due to the order of the steps.",
             x_label="What becomes of an answer",
             at="{}",
             x_names=tuple(KINDS.values()),
