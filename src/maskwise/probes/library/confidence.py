@@ -191,7 +191,7 @@ def early_and_late(shown: Shown) -> list[str]:
 def _pace_advice(listed: Sequence[Mapping[str, Any]], tokens: float) -> str:
     """From all masked positions, which no strategy has selected. tokens: of an answer, mean."""
     if tokens < FEW_TOKENS:
-        return f"what to do: pass questions with longer answers (--data prompts=FILE); {tokens:g} tokens set no pace"
+        return f"what to do: pass questions with longer answers (--data prompts=FILE); {tokens:g} tokens show no pace"
     if len(listed) < 2 or listed[0]["gap_low"] is None or listed[-1]["gap_low"] is None:
         return "what to do: ask more questions (--points); these are too few to compare early with late steps"
     early, late = listed[0], listed[-1]

@@ -206,7 +206,7 @@ def _noise_line(one: RunNoise) -> str:
         return f"{one.n} {KINDS[one.answers]} are too few to bound numerical noise {where_run(one.dtype)}"
     if not one.unstable:
         return (
-            f"differences below {tenths(one.below)} points {between_runs}: one of {one.n} {KINDS[one.answers]}. None "
+            f"differences below {tenths(one.below)} points {between_runs} (one of {one.n} {KINDS[one.answers]}); none "
             f"differed in {one.draws} runs; {tenths(one.below_high)} points are not excluded (95 % upper bound)"
         )
     return (
@@ -368,7 +368,7 @@ def _margin_lines(shown: Shown) -> list[str]:
         )
     if not lines:
         return ["not run"]
-    do = "trust one-pass answers in half precision; none is close enough to a tie"
+    do = "trust one-pass answers like these in half precision; none is close enough to a tie"
     if safe:
         limit = "" if safe == float("inf") else f" with a margin below {safe:g} logits"
         do = f"ask again in float32 what decides a comparison: answers{limit} may change with the dtype"
