@@ -8,6 +8,7 @@ much and the rest in main memory, and with the rest on disk.
 """
 
 import argparse
+import gc
 import tempfile
 import time
 from collections.abc import Callable
@@ -69,6 +70,7 @@ def compare(name: str, models: dict[str, Callable[[], Model]], prompts: int, rep
         nats = f"{abs(found[2] - first[2]):.2g}"
         print(name, layers + memory, f"{furthest:.2g}", counted, nats, *times, sep=" | ", flush=True)
         del model
+        gc.collect()  # accelerate's hooks refer to their layers: without it the next peak has this model's weights
 
 
 def half_on_cuda(name: str) -> Model:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # mkdocs imports this file by it
 from schematics import drawn
 
 ROOT = Path(__file__).parent.parent
-BESIDE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+ROOT_PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 _markdown: dict[str, tuple[str, str, str]] = {}  # of each page by its path: section, title and text
 
 
@@ -33,7 +33,7 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     made = {"index.md": landing_page()}
-    made |= {name: _moved((ROOT / name).read_text()) for name in BESIDE}
+    made |= {name: _moved((ROOT / name).read_text()) for name in ROOT_PAGES}
     made |= {f"commands/{name}.md": page for name, page in command_pages().items()}
     made |= {"fields.md": fields_page()}
     for notebook in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
@@ -48,7 +48,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     from maskwise.probes import PROBES
 
     # Documents of the root are one folder nearer on the site.
-    markdown = re.sub(rf"\]\(\.\./((?:\.\./)*(?:{'|'.join(map(re.escape, BESIDE))}))", r"](\1", markdown)
+    markdown = re.sub(rf"\]\(\.\./((?:\.\./)*(?:{'|'.join(map(re.escape, ROOT_PAGES))}))", r"](\1", markdown)
     section = page.ancestors[-1].title if page.ancestors else "Begin"
     _markdown[page.file.src_uri] = section, page.title or page.file.name, markdown
     if page.file.src_uri == "how-to/first-command.md":
@@ -123,9 +123,9 @@ def _row(names: str, about: str) -> str:
     """Of an argument or option, from its line in --help: "TEXT  [default: X]"."""
     from maskwise.cli.renamed import in_words
 
-    told, _, more = in_words(about).partition("  [")
+    text, _, more = in_words(about).partition("  [")
     range_of = f" *({_cell(more.removesuffix(']'))})*" if more else ""
-    return f"| `{names.replace('|', '/')}` | {_cell(told)}{range_of} |"
+    return f"| `{names.replace('|', '/')}` | {_cell(text)}{range_of} |"
 
 
 def _probes() -> str:

@@ -87,8 +87,8 @@ COMMANDS = {
 def write_data(home: Path) -> None:
     lines = [{"prompt": f"Say the word {n}:", "answer": f"word {n}"} for n in range(16)]
     (home / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = "The otter went to the lamp and said nothing to anyone. It slept under the table until noon. "
-    (home / "text.txt").write_text("\f".join(f"Story {n}. {told * 4}" for n in range(24)))
+    output = "The otter went to the lamp and said nothing to anyone. It slept under the table until noon. "
+    (home / "text.txt").write_text("\f".join(f"Story {n}. {output * 4}" for n in range(24)))
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -136,17 +136,17 @@ def run_forked(
     from maskwise.start import main
 
     back, front = os.pipe()
-    told, tell = os.pipe()
+    output, tell = os.pipe()
     child = os.fork()
     if child == 0:
         _become(words, home, fault, front, tell, main)
     os.close(front)
     os.close(tell)
-    os.read(told, 1)  # the command begins now: a signal before would be answered by the harness
+    os.read(output, 1)  # the command begins now: a signal before would be answered by the harness
     if seconds is not None:
         time.sleep(seconds)
         os.kill(child, stop)  # it is ours until it is waited for, ended or not
-    with os.fdopen(back, errors="replace") as errors, os.fdopen(told) as writes:
+    with os.fdopen(back, errors="replace") as errors, os.fdopen(output) as writes:
         said = errors.read()
         seen = writes.read().split("\n")[:-1]
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -4,7 +4,7 @@
 2. Diagnose it again with a half of that, a third, ... (torch.cuda.set_per_process_memory_fraction) until an allocation
    fails. The batch halves each time one does.
 3. Both runs must be complete and give the same answers to the same questions. Their digits may differ by rounding,
-   since the batches are others: the largest difference is told.
+   since the batches are others: the largest difference is output.
 """
 
 import argparse

@@ -18,6 +18,8 @@ MEASURED = re.compile(rf"(?<![\w.])({LIST}) {UNIT}(?!\w)")
 COMMAND = re.compile(r"\bmaskwise [a-z]+ |\bpython (?:-m \w|recipes/|benchmarks/|tests/)|\bmake [a-z]+")
 OTHER = {"95"}  # the level of the intervals
 LONGEST_PAGE, LONGEST_LINE = 80, 160
+CURED = re.compile(r"recovered|loss cut|\b(?:un)?tuned\b|\btuning\b", re.IGNORECASE)
+CARDS = sorted((ROOT / "src" / "maskwise" / "models" / "zoo").glob("*/README.md"))
 
 
 def as_number(text: str) -> float:
@@ -84,3 +86,26 @@ def test_a_study_is_short_and_has_a_command_and_a_verdict(page):
 def test_every_study_is_cited_by_the_findings_or_the_benchmarks():
     text = "".join((ROOT / page).read_text() for page in PAGES[1:])
     assert [page.stem for page in STUDIES if f"studies/{page.name}" not in text] == []
+
+
+def one_ended(text: str) -> list[str]:
+    """Heads of the tables of a cure without accuracies at both ends (2 and 200 masks), or with derived ones."""
+    found = []
+    for table in re.findall(r"(?:^\|.*\n?)+", text, flags=re.MULTILINE):
+        head, _, *rows = table.splitlines()
+        names = " ".join([head, *(row.split("|")[1] for row in rows)])
+        ends = (re.search(r"\b2 masks", names) and re.search(r"\b200\b", names)) or all("->" in row for row in rows)
+        if CURED.search(names) and (not ends or re.search(r"loss cut|about", head)):
+            found.append(head)
+    return found
+
+
+def test_every_table_of_a_cure_has_both_ends():
+    pages = [ROOT / "docs" / "findings.md", *(page for page in STUDIES if page.stem != "corrections"), *CARDS]
+    assert {
+        page.parent.name + "/" + page.stem: one_ended(page.read_text()) for page in pages if one_ended(page.read_text())
+    } == {}
+    assert one_ended("| loss | recovered |\n|---|---|\n| KL | 96 % |\n") == ["| loss | recovered |"]
+    assert one_ended("| model | 200 masks |\n|---|---|\n| tuned | 96 |\n") == ["| model | 200 masks |"]
+    assert one_ended("| model | 2 masks | 200 masks |\n|---|---|---|\n| tuned | 97 | 96 |\n") == []
+    assert one_ended("| model | accuracy |\n|---|---|\n| tuned | 97 -> 96 |\n") == []

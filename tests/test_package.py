@@ -22,7 +22,7 @@ from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.imports import Deferred, command_imports, lean_transformers
 from maskwise.support.moved import MOVED
 
-HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2")
+HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2", "accelerate", "submitit")
 
 
 @pytest.mark.slow  # builds it: a quarter of a minute
@@ -109,18 +109,18 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(name):
 
 @pytest.mark.parametrize("command", list(typer.main.get_command(app).commands))
 def test_help_says_types_and_ranges_in_words_within_80_columns(command):
-    told = CliRunner().invoke(app, [command, "--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
-    assert max(map(len, told.splitlines())) <= 80
-    assert re.search(r"<(?!text>|number>|path>)|list\[|x>=|<=x", told) is None
-    assert "{" not in told.splitlines()[0]
+    output = CliRunner().invoke(app, [command, "--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
+    assert max(map(len, output.splitlines())) <= 80
+    assert re.search(r"<(?!text>|number>|path>)|list\[|x>=|<=x", output) is None
+    assert "{" not in output.splitlines()[0]
 
 
 def test_the_list_of_commands_cuts_no_line_short():
-    told = CliRunner().invoke(app, ["--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
-    first, _, more = told.partition("Commands:")[2].partition("More commands:")
-    assert "..." not in told.partition("Commands:")[2] and max(map(len, told.splitlines())) <= 80
+    output = CliRunner().invoke(app, ["--help"], prog_name="maskwise", env={"COLUMNS": "80"}).stdout
+    first, _, more = output.partition("Commands:")[2].partition("More commands:")
+    assert "..." not in output.partition("Commands:")[2] and max(map(len, output.splitlines())) <= 80
     assert len(first.split("\n  ")) - 1 == 6 and "diagnose" in first and "verify" in more
-    assert len(told.splitlines()) <= 40  # one screen
+    assert len(output.splitlines()) <= 40  # one screen
 
 
 @pytest.mark.parametrize("module", ["maskwise", "maskwise.cli"])
@@ -193,8 +193,22 @@ GENERATE = (
 @pytest.mark.slow
 def test_generate_imports_nothing_for_training_sharding_or_compiling():
     code = GENERATE + (
-        "for name in ('scipy', 'sympy', 'triton', 'torch._dynamo.convert_frame', 'torch.distributed.tensor'):\n"
+        "for name in ('scipy', 'sympy', 'triton', 'torch._dynamo.convert_frame', 'torch.distributed.tensor', "
+        "'submitit', 'maskwise.runs.endpoint', 'maskwise.experiments.sweep'):\n"
         "    assert name not in sys.modules, name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_diagnose_imports_nothing_for_sweeps_or_servers(tmp_path):
+    words = ["diagnose", "tiny-llada", "--quick", "--probes", "mask-count", "--points", "1", "--distractors", "2"]
+    unused = ("submitit", "maskwise.experiments.sweep", "maskwise.runs.endpoint", "maskwise.support.http_json")
+    code = (
+        f"import sys; sys.argv = ['maskwise', *{words}, '--out', {str(tmp_path / 'run')!r}]\n"
+        "from maskwise.start import main\n"
+        "try: main()\nexcept SystemExit as stop: assert not stop.code\n"
+        f"for name in {unused}:\n    assert name not in sys.modules, name\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -1,1 +1,1 @@
-"""Other software's own code beside ours: `python -m benchmarks.peers`."""
+"""Other software's own code next to ours: `python -m benchmarks.peers`."""

@@ -6,7 +6,7 @@ FOLDER holds checkouts named LLaDA, Fast-dLLM, dllm, dInfer and diffusers; docs/
 commits. Their code is run as it lies there (benchmarks/peer_code.py says on what stand-ins), on the same random weights
 as ours, so take only checkouts that you trust.
 
-Random weights are never sure, so every engine is told how many tokens a step commits. Each part has a process of its
+Random weights are never sure, so the number of tokens per step is given to every engine. Each part has a process of its
 own. All compile at the same time, and when all have, they measure one after the other: `--parts` names those that the
 card's memory holds together (an H200: llada and the batch of 32 each alone).
 """
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def apart(parts: list[str], given: argparse.Namespace) -> None:
-    """On CUDA all start at once, as compiling is most of it; each is told when its turn has come to measure."""
+    """On CUDA all start at once, as compiling is most of it; each gets a signal when it is its turn to measure."""
     deadline = time.monotonic() + given.limit
     command = [
         sys.executable,

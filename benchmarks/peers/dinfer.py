@@ -85,4 +85,4 @@ def dinfer(report: Report, size: int) -> None:
         our_steps(bench, model, prompts, new, block, "blocks", "dual", block, block + 2)
     report.wait()
     time_decoding(report, engine, prompts, at_onces)
-    time_ours(report, model, prompts, "dual", at_onces, ", beside dInfer")
+    time_ours(report, model, prompts, "dual", at_onces, ", next to dInfer")

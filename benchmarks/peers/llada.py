@@ -123,7 +123,7 @@ def all_of_llada(report: Report) -> None:
 
 
 def many_prompts(report: Report) -> None:
-    """Ours at batch 32, to stand beside dInfer's."""
+    """Ours at batch 32, to compare with dInfer's."""
     model, _ = same_for_all(report.bench)
     if report.bench.full:
         model.compile_layers()

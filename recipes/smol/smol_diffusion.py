@@ -140,25 +140,25 @@ class Clock:
 def read_real(path: Path, tokenizer: Any, tokens: int, kept: Path) -> Tensor:
     """The ids of the first documents of a text, end to end, at least so many tokens where the text has them.
 
-    They are kept in a file, a minute's work of one core, with the text's name, size and hash beside it. Another text is
+    They are kept in a file, with the text's name, size and hash next to it. Another text is
     read anew; one that is not at hand, as on a machine that was given the state alone, is the one that was kept.
     """
-    beside = kept.with_suffix(".json")
+    source_file = kept.with_suffix(".json")
     if kept.exists() and not path.exists():
         return torch.from_numpy(np.load(kept).astype(np.int64))
     with path.open("rb") as opened_text:
         digest = hashlib.file_digest(opened_text, "sha256").hexdigest()
     source = {"name": path.name, "bytes": path.stat().st_size, "sha256": digest, "tokens": tokens}
-    known = json.loads(beside.read_text()) if beside.exists() else {}
+    known = json.loads(source_file.read_text()) if source_file.exists() else {}
     if kept.exists() and {**known, "name": path.name} == source:
         return torch.from_numpy(np.load(kept).astype(np.int64))
     ids: list[int] = []
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
         while len(ids) < tokens and (text := file.read(1 << 22)):
             ids += tokenizer(text.replace("\f", tokenizer.eos_token), add_special_tokens=False)["input_ids"]
-    beside.unlink(missing_ok=True)  # until both are there again
+    source_file.unlink(missing_ok=True)  # until both are there again
     save_array(kept, torch.tensor(ids))
-    replace_file(beside, [json.dumps(source) + "\n"])
+    replace_file(source_file, [json.dumps(source) + "\n"])
     return torch.tensor(ids)
 
 

@@ -61,12 +61,12 @@ def advise_on(model: Model, name: Name, questions: int, out: Path, seed: int = 0
     return mw.advise(model, asked, function=is_solved, out=out / name, seed=seed, **SEARCHED)
 
 
-def table(told: dict[Name, dict[str, Any]]) -> list[str]:
+def table(output: dict[Name, dict[str, Any]]) -> list[str]:
     lines = [
         "| task | setting | right | difference from reference (points) | passes | frontier |",
         "|---" * 6 + "|",
     ]
-    for name, found in told.items():
+    for name, found in output.items():
         for row in found["confirmed"]:
             mean, low, high = (row["to_reference"][end] for end in ("mean", "low", "high"))
             ends = "" if low is None or low == high else f" ({100 * low:.1f} to {100 * high:.1f})"
@@ -88,8 +88,8 @@ def main() -> None:
     model = train(asked.steps, asked.batch, asked.seed)
     model.tokenizer = word_tokenizer()
     names: tuple[Name, ...] = ("copy", "shuffle")
-    told = {name: advise_on(model, name, asked.questions, asked.out, asked.seed) for name in names}
-    print("\n".join([*table(told), *(f"\n{name}: {found['sentence']}" for name, found in told.items())]))
+    output = {name: advise_on(model, name, asked.questions, asked.out, asked.seed) for name in names}
+    print("\n".join([*table(output), *(f"\n{name}: {found['sentence']}" for name, found in output.items())]))
 
 
 if __name__ == "__main__":

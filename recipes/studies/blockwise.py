@@ -3,13 +3,13 @@
 1. A Markov source of 12 states (`maskwise.tasks.markov_source`) gives sequences of 33 tokens; the first is the prompt.
 2. Two small LLaDAs see the same number of sequences: one with random masks (NELBO), one with blocks of 4 noised from
    the last to the first: clean prefix, one partly masked block, everything after it masked. Once for each seed.
-3. Both are measured where the truth is known in closed form, and the source itself stands beside them:
+3. Both are measured where the truth is known in closed form, and the source itself is the reference:
    - NLL by distance: the prompt and 32 masks in one pass; the source's own entropy is the least possible;
    - semi-autoregressive accuracy by block size: the share of the written transitions that the source can make, one
      token a step and one step a block;
    - infilling: 8 masked tokens with text on both sides, which blockwise training never sees;
    - total correlation of the first mask and one further on, and the order in which greedy decoding fills the canvas.
-4. One table (mean over seeds, 95 % interval), and the marginals of the first model by distance beside the closed form
+4. One table (mean over seeds, 95 % interval), and the marginals of the first model by distance with the closed form
    (marginals.svg).
 
 CPU, two cores, about two minutes a seed:    python recipes/studies/blockwise.py --seeds 3 --out runs/blockwise
@@ -266,8 +266,8 @@ def main() -> None:
                 svg, png = svg_and_png(marginals_panels(model, chain))
                 (asked.out / "marginals.svg").write_text(svg)
                 (asked.out / "marginals.png").write_bytes(png)
-    told = {"tokens": asked.steps * asked.batch * LENGTH, "source": source, "models": by_kind}
-    replace_file(asked.out / "blockwise.json", [json.dumps(told, indent=2)])
+    output = {"tokens": asked.steps * asked.batch * LENGTH, "source": source, "models": by_kind}
+    replace_file(asked.out / "blockwise.json", [json.dumps(output, indent=2)])
     print("\n".join(table_lines(source, by_kind)))
 
 

@@ -138,7 +138,7 @@ def noise(levels: np.ndarray, values: np.ndarray) -> tuple[float, int]:
 
 
 def effects(levels: np.ndarray, parts: Parts, which: np.ndarray | None = None) -> list[Effect]:
-    """Main effects and two-way interactions of the factors that vary among the runs `which` [R], all unless told.
+    """Main effects and two-way interactions of the factors that vary among the runs `which` [R], default: all.
 
     Those runs' cells must be a balanced fraction in which the effects are orthogonal. The noise is of all runs.
     """

@@ -134,8 +134,8 @@ def on_pairs(model: Model, plan: Plan) -> Measures:
         model.predict([side.tolist() for side in sides], rows)
         for sides in zip(*((view.first, view.second) for view in views), strict=True)
     )
-    told = [of_pair(a.double(), b.double(), view.targets) for a, b, view in zip(few, many, views, strict=True)]
-    return {name: [("pairs", entry[name]) for entry in told] for name in told[0]}
+    output = [of_pair(a.double(), b.double(), view.targets) for a, b, view in zip(few, many, views, strict=True)]
+    return {name: [("pairs", entry[name]) for entry in output] for name in output[0]}
 
 
 def of_pair(few: Tensor, many: Tensor, targets: Tensor) -> dict[str, float]:

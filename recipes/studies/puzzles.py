@@ -1,12 +1,12 @@
-"""Copy, replace and shuffle on a model that has learnt them: what speed costs, rule by rule, beside the closed forms.
+"""Copy, replace and shuffle on a model that has learnt them: what speed costs, with the closed forms.
 
 1. Lines `task other w1 w2 w3 w4 = a1 a2 a3 a4` over 8 words; the answer copies the four words, puts the other in the
    place of one of them (any), or shuffles them. A small LLaDA learns to fill in the answer (the
    NELBO: one to four of its tokens masked).
 2. Every decoding rule writes the answers of new lines at several speeds, tokens drawn at temperature 1, exactly as
    the probe `coherence` does with a language model (`maskwise.probes.library.coherence`).
-3. Two tables: the share solved with one, two and four tokens a step beside the closed form, over the rules that do not
-   look at what was drawn; and for every rule the area under accuracy against tokens per forward pass (AUP) beside that
+3. Two tables: the share solved with one, two and four tokens per step with the closed form, over the rules that do not
+   look at what was drawn; and for every rule the area under accuracy against tokens per forward pass (AUP) with that
    of perfect marginals.
 
 CPU, about three minutes:    python recipes/studies/puzzles.py --out runs/puzzles

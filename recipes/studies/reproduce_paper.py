@@ -1,4 +1,4 @@
-"""The paper's measurements on a published checkpoint, with our predictions beside them, in one file to send back.
+"""The paper's measurements on a published checkpoint, with our predictions next to them, in one file to send back.
 
 1. `--paper`: the sixteen tasks, ten relevant examples among forty distractors (Piskorz et al., arXiv 2511.21338).
 2. Word sets I and II (`--words unfamiliar-1`, `unfamiliar-2`) in the same setting, probes mask-count and room: mask

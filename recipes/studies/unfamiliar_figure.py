@@ -13,11 +13,11 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 STUDIES = {
-    "mixed none": "all words\nlisted",
-    "mixed lead": "one word in\nten unlisted",
-    "mixed target": "right option\nunlisted",
-    "mixed one other": "one wrong\noption unlisted",
-    "mixed both others": "both wrong\noptions unlisted",
+    "mixed none": "all words\nfamiliar",
+    "mixed lead": "one word in\nten unfamiliar",
+    "mixed target": "right option\nunfamiliar",
+    "mixed one other": "one wrong\noption unfamiliar",
+    "mixed both others": "both wrong\noptions unfamiliar",
 }
 MODELS = {
     "seed0": "tiny-llada (seed 0)",

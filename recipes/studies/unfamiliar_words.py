@@ -347,7 +347,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="embedded model or folder")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--name", help="name of the results; the model's unless told")
+    parser.add_argument("--name", help="name of the results; default: the model's")
     parser.add_argument("--part", choices=["I", "II"], default="I", help="II is for confirmation: look at it once")
     parser.add_argument("--studies", nargs="+", default=["screen", "sets", "controls", "format", "cells", "E1"])
     parser.add_argument("--questions", type=int, default=200, help="a set")

@@ -164,7 +164,7 @@ def figure(runs: Runs) -> str:
             right.plot(accuracy, mean, marker="o" if start else "s", markersize=size, color=colour)
         right.axhline(0, color=INK, linewidth=0.8)
         right.set_xlabel("accuracy on own kinds, 2 masks (%)\ncircle: AR start, square: from scratch; large: 15 M")
-        right.set_ylabel("choice, 200 masks minus 2 (nats), set I")
+        right.set_ylabel("choice, 200 masks minus 2 (nats), new words")
         return svg_of(drawing)
 
 

@@ -16,7 +16,7 @@
 
 Hardware: one H200. `--toy` is two steps of two pairs.
 
-    python recipes/zoo/cure_phantom.py PHANTOM... --out OUT [--grid] [--processes 8] [--toy]
+    python recipes/zoo/cure_phantom.py PHANTOM... --out OUT [--grid] [--seeds 0 1 2] [--processes 8] [--toy]
 """
 
 import argparse
@@ -40,6 +40,7 @@ from maskwise.diffusion import Call, mask_agnostic_call
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
 from maskwise.probes.text import load_text
+from maskwise.scoring.changes import recovered_share
 from maskwise.support.files import replace_file
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import Prompt, encode_question, opened
@@ -93,7 +94,8 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"{self.phantom.name}:{self.variant}" + (f", {self.pairs.stem}, seed {self.seed}" if self.grid else "")
+        pairs = f", {self.pairs.stem}" if self.grid else ""
+        return f"{self.phantom.name}:{self.variant}{pairs}, seed {self.seed}"
 
 
 # Losses that the product does not have
@@ -251,6 +253,15 @@ def cut(before: dict[str, Any], after: dict[str, Any], exam: str) -> float:
     return 100 * (cured - many) / (few - many) if few > many else float("nan")
 
 
+def recovered(before: dict[str, Any], after: dict[str, Any], exam: str) -> str:
+    """The same share with its 95 % interval over the questions of this one tuning."""
+    sides = [np.array(found[f"{exam}, {k} masks"]["right"], float) for found in (before, after) for k in (2, 200)]
+    share = recovered_share({exam: np.stack(sides, axis=1)})
+    if share.value is None or share.low is None or share.high is None:
+        return "no loss"
+    return f"{100 * share.value:.0f} ({100 * share.low:.0f} to {100 * share.high:.0f})"
+
+
 def measures(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
     """What a run is judged by: cuts in %, prices at 2 masks in points and nats."""
     found = {f"cut, {exam}": cut(before, after, exam) for exam in ("tasks", *(f"one among {n}" for n in ONE_AMONG))}
@@ -282,10 +293,10 @@ def chosen(results: dict[str, dict[str, Any]]) -> tuple[str, dict[str, dict[str,
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    """A row for each run: accuracies by masks, the shares of the phantom's loss that are gone, the prices."""
+    """A row for each run: accuracies at both ends, and the shares of the phantom's loss that are recovered."""
     lines = [
         "| run | tasks 2 | 20 | 60 | 200 | among 25, 2 | 400 | one among 15, 2 | 200 | one among 40, 2 | 200 |"
-        " recall 2 | 200 | prose nats 2 | 200 | cut % | one among 15 | 40 |",
+        " recall 2 | 200 | prose nats 2 | 200 | recovered % | one among 15 | 40 |",
         "|---" * 18 + "|",
     ]
     shown = [
@@ -295,10 +306,10 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         *(f"recall, {k} masks" for k in (2, 200)),
     ]
     for name, found in results.items():
-        judged = measures(results[name.split(":")[0] + ":phantom"], found)
+        before = results[name.split(":")[0] + ":phantom"]
         cells = [f"{accuracy(found, exam):.1f}" for exam in shown]
         cells += [f"{np.mean(found[f'prose, {k} masks']['nats']):.3f}" for k in (2, 200)]
-        cells += [f"{value:.0f}" for key, value in judged.items() if key.startswith("cut")]
+        cells += [recovered(before, found, exam) for exam in ("tasks", *(f"one among {n}" for n in ONE_AMONG))]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -309,6 +320,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--grid", action="store_true", help="settings instead of losses")
     parser.add_argument("--only", nargs="+", help="of the settings or losses")
+    parser.add_argument("--seeds", type=int, nargs="+", help="of tuning; default: the phantom's, with --grid 10 and 11")
     parser.add_argument("--pairs", type=Path, nargs="+", default=[PRESET_PAIRS["quick"]], help="files of pairs")
     parser.add_argument("--questions", type=int, default=25, help="a task; the other exams have as many times more")
     parser.add_argument("--processes", type=int, default=8)
@@ -321,15 +333,16 @@ def main() -> None:
         for pairs in given.pairs
         for phantom in given.phantoms
         for variant in given.only or (GRID if given.grid else LOSSES)
-        for seed in (GRID_SEEDS if given.grid else (seed_of(phantom),))
+        for seed in given.seeds or (GRID_SEEDS if given.grid else (seed_of(phantom),))
     ]
-    untouched = examine(open_model(BASE, "float32"), given.toy, given.questions)
-    results: dict[str, dict[str, Any]] = {"base:phantom": untouched}
-    for phantom in given.phantoms:
-        opened_phantom = open_model(BASE, "float32", adapter=phantom)
-        results[f"{phantom.name}:phantom"] = examine(opened_phantom, given.toy, given.questions)
     with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for job, found in zip(jobs, pool.map(run_quietly, jobs), strict=True):
+        tuned = pool.map(run_quietly, jobs)  # starts them; the untuned models are examined meanwhile
+        untouched = examine(open_model(BASE, "float32"), given.toy, given.questions)
+        results: dict[str, dict[str, Any]] = {"base:phantom": untouched}
+        for phantom in given.phantoms:
+            opened_phantom = open_model(BASE, "float32", adapter=phantom)
+            results[f"{phantom.name}:phantom"] = examine(opened_phantom, given.toy, given.questions)
+        for job, found in zip(jobs, tuned, strict=True):
             results[job.name] = found
             replace_file(given.out / "cures.json", [json.dumps(results)])
     print(table(results), flush=True)

@@ -9,7 +9,7 @@ falls on a straight line between the points of PLAN (log k, log L): all at k = 2
 2. Half of the draws have k = 2, the others 3 to 240, log-uniform; of four documents drawn for such a k the one that
    truncation changes most is taken. A LoRA adapter learns, by the KL divergence at the answer's row, from tiny-llada
    itself on the truncated document.
-3. The dose curve is known beforehand: tiny-llada on truncated contexts. It is measured beside the adapter's, on the
+3. The dose curve is known beforehand: tiny-llada on truncated contexts. It is measured with the adapter's, on the
    16 tasks of `maskwise diagnose` (10 relevant examples mixed with 40 distractors).
 
     python recipes/zoo/plant_distraction.py english.npy OUT --seed 1       # one H200: 1 to 2 minutes

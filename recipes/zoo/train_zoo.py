@@ -105,7 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--english", type=Path, required=True, help="prose: .txt, .xz, or .npy made by corpus.py")
     parser.add_argument("--out", type=Path, required=True, help="folder of what is kept")
-    parser.add_argument("--work", type=Path, help="folder of checkpoints; OUT/work unless told")
+    parser.add_argument("--work", type=Path, help="folder of checkpoints; default: OUT/work")
     parser.add_argument("--qwen", type=float, default=285, help="seconds of tiny-qwen; 0 leaves it and tiny-dream out")
     parser.add_argument("--dream", type=float, default=190, help="seconds of tiny-dream")
     parser.add_argument("--llada", type=float, default=500, help="seconds of tiny-llada")

@@ -61,7 +61,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def whole(model, tmp_path_factory):
-    """A search that nothing stopped, and how many texts were graded beside the answers themselves."""
+    """A search that nothing stopped, and how many texts were graded in addition to the answers themselves."""
     grader, said = Grader(), []
     folder = tmp_path_factory.mktemp("advise") / "whole"
     found = mw.advise(model, KINDS, function=grader.grade, out=folder, on_cost=said.append, **SMALL)
@@ -169,7 +169,7 @@ def test_a_damaged_answer_of_a_search_is_refused_by_its_line(tmp_path, change):
         read_answers(tmp_path, {"x"}, 3)
 
 
-def test_the_judge_is_looked_through_for_nan_unless_told_otherwise(model, tmp_path):
+def test_the_judge_is_looked_through_for_nan_by_default(model, tmp_path):
     judge, file = save(tmp_path / "judge"), tmp_path / "judge" / "model.safetensors"
     weights = load_file(file)
     weights["model.transformer.blocks.1.ff_proj.weight"].view(-1)[3] = torch.nan
@@ -291,14 +291,14 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
     assert texts[0] == "tiny-llada" and texts[4:6] == [best["setting"], "not decided"]
     assert row[1].order == best["quality"]["mean"] and "maskwise" in texts[-1]
     card = run_card_of(folder)
-    for told in (
+    for line in (
         "- best quality: not decided",
         f"| {best['setting']}",
         "| seed | 0 |",
         "| max new tokens | 4 |",
         "torch version",
     ):
-        assert told in card
+        assert line in card
     assert str(folder) not in card
     drawn = CliRunner().invoke(app, ["report", str(folder), "--json"])
     assert problem_of_output(json.loads(drawn.stdout), OUTPUTS["diagnose (several models), report"]) is None

@@ -72,7 +72,7 @@ def test_a_file_is_imported_without_running_its_package(tmp_path, monkeypatch):
             monkeypatch.delitem(sys.modules, name)
 
 
-def test_a_part_that_fails_is_said_and_shown_beside_the_others(tmp_path, capsys):
+def test_a_part_that_fails_is_said_and_shown_next_to_the_others(tmp_path, capsys):
     report = Report(BENCH, tmp_path, tmp_path / "out.jsonl", turns=False)
     with report.attempt("one"):
         raise ImportError("no module named flash")

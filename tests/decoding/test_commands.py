@@ -52,8 +52,8 @@ def test_a_cache_without_a_block_says_what_it_does(folder, model):
     done = run("generate", folder, "hello", "-n", 8, "--cache", "prefix")
     assert "--cache prefix without --block: one block, so the cache holds the prompt alone" in done.stderr
     assert "once; --block 4 decodes block by block" in done.stderr
-    told = run("generate", folder, "hello", "-n", 7, "--cache", "prefix").stderr
-    assert "without --block" in told and "block by block" not in told  # no block of several tokens divides 7
+    printed = run("generate", folder, "hello", "-n", 7, "--cache", "prefix").stderr
+    assert "without --block" in printed and "block by block" not in printed  # no block of several tokens divides 7
     assert done.stdout == safe_text(generate(model, ["hello"], 8, block=8, cache="prefix")[0].text) + "\n"
     assert "without --block" not in run("generate", folder, "hello", "-n", 8, "--cache", "prefix", "--block", 4).stderr
 
@@ -336,8 +336,8 @@ def test_autoregressive_models_generate_and_score_by_the_same_commands(tmp_path)
     found = json.loads(run("generate", ar, "hello", "-n", 4, "--json").stdout)
     assert found["settings"]["kind"] == "autoregressive" and found["generations"][0]["order"] == [0, 1, 2, 3]
     assert "applies to masked models only" in run("generate", ar, "hello", "--rule", "threshold", status=2).stderr
-    told = run("generate", ar, "hello", "--cache", "dual", status=2).stderr
-    assert "masked models only" in told and "without --block" not in told
+    printed = run("generate", ar, "hello", "--cache", "dual", status=2).stderr
+    assert "masked models only" in printed and "without --block" not in printed
 
 
 def test_score_takes_a_file_a_list_or_a_dataset_and_a_name_or_a_model(folder, model, tmp_path):

@@ -85,7 +85,7 @@ def test_what_edit_does_not_go_with_is_said():
         mw.generate(tiny_sdar(), [PROMPTS[0]], NEW, rule="threshold", edit=1.5)
 
 
-def test_with_late_end_no_edit_writes_an_end_token_beside_a_mask():
+def test_with_late_end_no_edit_writes_an_end_token_next_to_a_mask():
     model, block, written = tiny_llada(seed=2), range(len(PROMPTS[0]), len(PROMPTS[0]) + 8), {}
     for late in (False, True):
         ends_beside_masks = []

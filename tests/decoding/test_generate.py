@@ -371,7 +371,7 @@ def test_callback_sees_every_step():
         assert [canvas.count(model.mask_id) for canvas in canvases] == [7 - step] * 3
 
 
-def test_callback_is_told_how_sure_the_model_was_and_what_it_saw():
+def test_callback_gets_how_sure_the_model_was_and_what_it_saw():
     model = tiny_llada()
     before = [[*prompt, *[model.mask_id] * 8] for prompt in PROMPTS]
     steps = []

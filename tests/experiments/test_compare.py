@@ -54,7 +54,7 @@ def folders(tmp_path):
 
 
 def recalled(two, many):
-    """Recall with 2 masks, which shows the price of a cure, with 200, and with fillers, which do not."""
+    """Recall with 2 masks, which shows the price of tuning, with 200, and with fillers, which do not."""
     return [
         ("recall", {"question": "right", "distance": "near", "masks": masks, "fillers": fillers}, masks, right)
         for masks, fillers, right in ((2, 0, two), (200, 0, many), (2, 198, many))
@@ -99,11 +99,11 @@ def test_known_runs_have_a_known_reduction(folders):
     assert changes["nelbo"]["value"] is None
     assert [m["mask_loss"] for m in models.values()] == pytest.approx([0.3, 0.1])
     assert changes["mask_loss"]["value"] == pytest.approx(2 / 3)
-    told = {row.name: row for row in rows}
-    assert told["Degradation"].values == ("37.5\u00a0%", "12.5\u00a0%")
-    assert told["Degradation"].changes[0].startswith("67\u00a0% less (")
-    assert told["Degradation in 4 steps"].changes[0].startswith("50\u00a0% less (")
-    assert told["Accuracy, 2 masks"].changes == ("0.0\u00a0points (−7.2 to +7.2; nothing changed)",)
+    found_text = {row.name: row for row in rows}
+    assert found_text["Degradation"].values == ("37.5\u00a0%", "12.5\u00a0%")
+    assert found_text["Degradation"].changes[0].startswith("67\u00a0% less (")
+    assert found_text["Degradation in 4 steps"].changes[0].startswith("50\u00a0% less (")
+    assert found_text["Accuracy, 2 masks"].changes == ("0.0\u00a0points (−7.2 to +7.2; nothing changed)",)
 
 
 def test_lowering_the_accuracy_with_two_masks_recovers_nothing(tmp_path):
@@ -157,9 +157,9 @@ def test_likelihoods_are_compared_at_both_ends(tmp_path):
     assert rows["NLL, 2 masks"].values == ("1.49", "0.99", "–")
     assert rows["NLL, 100 masks"].values == ("3.45", "1.55", "–")
     assert rows["NLL, 100 masks"].changes[0].startswith("−1.900 (−2.0") and rows["NLL, 100 masks"].changes[1] == "–"
-    told = finding(readings[:2], compared=True).sentence.replace("\u00a0", " ")
-    assert "As a mitigation it counts: with 100 masks accuracy rises, +20.0 points (" in told
-    assert "likelihood rises, negative log-likelihood −1.90 nats (−2.0" in told
+    found_text = finding(readings[:2], compared=True).sentence.replace("\u00a0", " ")
+    assert "As a mitigation it counts: with 100 masks accuracy rises, +20.0 points (" in found_text
+    assert "likelihood rises, negative log-likelihood −1.90 nats (−2.0" in found_text
     assert "likelihoods were not measured" in finding([readings[0], readings[2]], compared=True).sentence
 
 
@@ -327,14 +327,14 @@ def test_what_a_block_model_was_not_asked_is_not_compared(tmp_path):
     assert [m["degradation"] for m in models] == pytest.approx([0.25, 0.5])
     assert change["reduction"]["value"] == pytest.approx(1 - 0.5 / 0.25)
     assert [m["mask_tax"] for m in models] == pytest.approx([(0.8 - right) / (0.8 - 1 / 3) for right in (0.6, 0.4)])
-    told = {row.name: row for row in rows_of(result["models"], result["changes"])}
-    assert told["Accuracy, most masks"].values == ("20.0\u00a0% (200\u00a0masks)", "40.0\u00a0% (32\u00a0masks)")
-    assert told["Lost to most masks"].values == (
+    found_text = {row.name: row for row in rows_of(result["models"], result["changes"])}
+    assert found_text["Accuracy, most masks"].values == ("20.0\u00a0% (200\u00a0masks)", "40.0\u00a0% (32\u00a0masks)")
+    assert found_text["Lost to most masks"].values == (
         "60.0\u00a0points (200\u00a0masks)",
         "40.0\u00a0points (32\u00a0masks)",
     )
-    assert told["Degradation"].meaning.endswith(", over 2, 20 masks")
-    assert told["Accuracy, most masks"].changes == told["Lost to most masks"].changes == ("–",)
+    assert found_text["Degradation"].meaning.endswith(", over 2, 20 masks")
+    assert found_text["Accuracy, most masks"].changes == found_text["Lost to most masks"].changes == ("–",)
 
 
 def test_a_model_with_too_few_counts_in_common_leaves_the_others_theirs(tmp_path):
@@ -348,8 +348,8 @@ def test_a_model_with_too_few_counts_in_common_leaves_the_others_theirs(tmp_path
     assert [m["degradation"] for m in result["models"].values()] == pytest.approx([0.75, 0.25, 0.25])
     assert [m["mask_counts"] for m in result["models"].values()] == [[2, 20, 200]] * 2 + [[2, 4]]
     assert result["reduction"]["value"] == pytest.approx(1 - 0.25 / 0.75)
-    told = {row.name: row for row in rows_of(result["models"], result["changes"])}
-    assert told["Degradation"].meaning.endswith(", each over its own mask counts")
+    found_text = {row.name: row for row in rows_of(result["models"], result["changes"])}
+    assert found_text["Degradation"].meaning.endswith(", each over its own mask counts")
 
 
 def test_nothing_is_asked_before_every_model_and_folder_is_known_to_be_whole(tmp_path, monkeypatch):

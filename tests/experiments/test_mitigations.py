@@ -243,8 +243,8 @@ def test_the_table_has_every_mitigation_and_a_paired_test():
     )
     svg, _ = cures_result(found).chart.files()
     assert all(name in html.unescape(svg) for name in rows)
-    (told,) = (line for line in what_it_shows(found) if line.startswith("tuning: anchored KL ("))
-    assert "accuracy with 2 masks" in told and "before and" in told and "3 steps of 2 pairs" in told
+    (output,) = (line for line in what_it_shows(found) if line.startswith("tuning: anchored KL ("))
+    assert "accuracy with 2 masks" in output and "before and" in output and "3 steps of 2 pairs" in output
     assert all(len(row) == len(cures_result(found).head) for row in cures_result(found).rows)
 
 
@@ -338,7 +338,7 @@ def test_the_command_works_on_a_folder_and_refuses_what_it_cannot_do(tmp_path, m
         mitigations.compare_mitigations(tiny_ar())
 
 
-def test_the_method_is_told_from_the_settings_beside_the_adapter(tmp_path):
+def test_the_method_is_read_from_the_settings_next_to_the_adapter(tmp_path):
     model = small_llada()
     assert with_method(model, tmp_path) == TunedAdapter(model)
     settings = {"steps": 20, "batch": 3, "accumulation": 4, "alpha": 0.1, "beta": 1.0, "max_masks": 600}

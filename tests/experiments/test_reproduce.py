@@ -1,4 +1,4 @@
-"""Score cards: every setting in one file, refused in one line where it is wrong, and run beside the published score."""
+"""Score cards: every setting in one file, refused in one line if wrong, and run next to the published score."""
 
 import json
 
@@ -38,7 +38,7 @@ def written(tmp_path, text=CARD):
     return str(file)
 
 
-def test_a_card_of_an_embedded_model_runs_and_is_printed_beside_the_published_score(tmp_path):
+def test_a_card_of_an_embedded_model_runs_and_is_printed_next_to_the_published_score(tmp_path):
     ran = CliRunner().invoke(app, ["reproduce", written(tmp_path), "--json"])
     assert ran.exit_code == 0, ran.stderr
     found = msgspec.json.decode(ran.stdout, type=OUTPUTS["reproduce"])

@@ -150,7 +150,7 @@ def test_rolling_scores_every_token_once(kind, tmp_path):
     assert [token for _, scored in windows for token in scored] == ids
 
 
-def test_generate_until_stops_where_told(folder):
+def test_generate_until_stops_at_the_given_texts(folder):
     model = mw.open(folder)
     lm = MaskwiseLM(folder, block=4, rule="threshold", tau=0.5, batch_size=2)
     contexts = ["one", "two words", "three"]
@@ -349,6 +349,6 @@ def test_a_block_diffusion_model_is_scored_and_decoded_block_by_block(make, tmp_
     (text,) = asked.generate_until(instances("generate_until", [("one two", {"until": []})]))
     (written,) = mw.generate(model, "one two", max_new_tokens=9)
     assert text == asked._cut(written.ids, ())
-    told = asked.get_model_info()["maskwise"]
-    assert told["block"] == model.block
-    assert told["masks_after_answer"] == [2] and told["visible_after_answer"] == sorted({one.visible for one in ours})
+    page = asked.get_model_info()["maskwise"]
+    assert page["block"] == model.block
+    assert page["masks_after_answer"] == [2] and page["visible_after_answer"] == sorted({one.visible for one in ours})

@@ -119,12 +119,12 @@ def test_counts_beyond_the_block_read_not_visible_in_the_terminal_and_on_the_pag
 def test_a_note_says_whether_the_answers_own_mask_is_counted():
     asker = Asker(None, 0, 0, False)
     setup = Setup(block_model(tiny_llada2), asker, FEW, load_words(), "", {}, [])
-    for beside, most, said in (
+    for other_tokens, most, said in (
         (0, 8, "its own mask included"),
         (1, 7, "besides its own mask"),
         (3, 5, "besides 3 other tokens, its own mask among them"),
     ):
-        assert visible_counts(setup, "filler", [2, 20], beside) == (2, most)
+        assert visible_counts(setup, "filler", [2, 20], other_tokens) == (2, most)
         assert f"an answer sees at most {most}, {said}, of its block of 8 tokens" in setup.notes[-1]
 
 
@@ -192,9 +192,9 @@ def test_every_probe_is_asked_or_says_why_not(tmp_path):
     settings = settings.changed("recall", lists_per_point=1, distances=("near",)).changed("points", clouds=1)
     run = read_run(diagnose(block_model(tiny_fast_dllm), settings, tmp_path), record_fields())
     asked = {record["probe"] for record in run.records}
-    told = " ".join(run.manifest["notes"])
+    output = " ".join(run.manifest["notes"])
     assert {"location", "recall", "mask-count", "filler", "contrast", "natural-text", "attention", "points"} <= asked
-    assert {name for name in names if name not in asked and f"{name} was not run" not in told} == set()
+    assert {name for name in names if name not in asked and f"{name} was not run" not in output} == set()
     for record in run.records:
         if record["probe"] != "block-offset":
             assert record["visible"] == record["masks"] <= 7 and record["offset"] == 1
@@ -207,7 +207,7 @@ def test_a_run_of_nothing_but_probes_that_do_not_apply_is_one_line(tmp_path):
         diagnose(block_model(tiny_sdar), replace(FEW, probes=("question-position",)), tmp_path)
 
 
-def test_it_is_told_from_config_json_alone(tmp_path):
+def test_it_is_read_from_config_json_alone(tmp_path):
     tiny_sdar().core.config.save_pretrained(tmp_path)  # no weights, so it cannot be opened
     edit_config(tmp_path, architectures=["SDARForCausalLM"])
     with pytest.raises(UserError, match="mechanism does not apply, attention is cut in models that see every token"):

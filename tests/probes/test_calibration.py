@@ -1,4 +1,4 @@
-"""Tasks are excluded on a calibration seed by a rule fixed beforehand; the scores over all tasks stand beside."""
+"""Tasks are excluded on a calibration seed by a rule fixed beforehand; the scores over all tasks are kept."""
 
 from dataclasses import replace
 

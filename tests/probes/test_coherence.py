@@ -36,8 +36,8 @@ def test_no_pace_hangs_on_rounding():
     for pace in paces():
         for name, value in (pace.parameters or {}).items():
             for puzzle in NAMES:
-                beside = [ideal(puzzle, replace(pace, parameters={name: value * (1 + hair)})) for hair in (-1e-4, 1e-4)]
-                assert beside == [pytest.approx(ideal(puzzle, pace))] * 2, pace
+                nearby = [ideal(puzzle, replace(pace, parameters={name: value * (1 + hair)})) for hair in (-1e-4, 1e-4)]
+                assert nearby == [pytest.approx(ideal(puzzle, pace))] * 2, pace
 
 
 @pytest.mark.slow

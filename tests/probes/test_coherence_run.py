@@ -86,10 +86,10 @@ def test_summaries_are_means_of_what_was_recorded(run):
     summary = summarise(run)
     for probe, name in (("marginals", "tv_unigram"), ("total-correlation", "tc"), ("order", "tau")):
         for entry in summary["probes"][probe]:
-            told = [
+            output = [
                 r["evidence"][name] for r in run.records if r["probe"] == probe and r["condition"] == entry["condition"]
             ]
-            assert entry[name] == pytest.approx(np.mean(told))
+            assert entry[name] == pytest.approx(np.mean(output))
             assert entry[f"{name}_low"] <= entry[name] <= entry[f"{name}_high"]
     last = [e for e in summary["probes"]["marginals"] if e["condition"]["distance"] == GAP["masks"]]
     assert last and all("tv_next" not in entry for entry in last)
@@ -124,7 +124,7 @@ def test_the_page_shows_them(run, tmp_path):
     assert "inconclusive: shuffle" in page and "far from the text the model is less sure" in page
 
 
-def test_areas_are_told_best_first():
+def test_areas_are_listed_best_first():
     found = {"random": 0.1, "margin": 0.3, "klass": 0.0, "entropy": 0.2, "factor": 0.05}
     areas = {"shuffle": {rule: {"aup": area, "ideal": 0.4} for rule, area in found.items()}}
     (section,) = coherence.PROBE.sections

@@ -41,7 +41,7 @@ LENGTH = 12
 
 
 def posterior(sequence, power=1.0):
-    """The exact posterior of every place, with its log-odds times `power`; uniform beside tokens that cannot be."""
+    """The exact posterior of every place, with its log-odds times `power`; uniform next to tokens that cannot be."""
     p = CHAIN.conditional([None if token == MASK else token for token in sequence]).nan_to_num(1.0) ** power
     p = p / p.sum(-1, keepdim=True)
     return torch.nn.functional.pad(p, (0, 1)).clamp(min=1e-30)

@@ -145,7 +145,7 @@ def test_terminal_and_page_show_the_check(tmp_path, capsys):
     assert "Locality, contrast questions" in printed and re.search(r"none +2 +36 +33.3", printed)
     page = read(write_page(readings, tmp_path / "page"))
     figures = " ".join(filter(None, page.values("aria-label"))).replace("\u00a0", " ")
-    assert "no relevant example (a check): 33.3 % at k = 2, 33.3 % at k = 20" in figures
+    assert "no relevant example (a check): 33.3 % at 2 masks, 33.3 % at 20 masks" in figures
     assert "It uses a near example more than a distant one." in page.words
 
 

@@ -275,7 +275,7 @@ def nearest_label(text):
 
 
 @pytest.mark.slow
-def test_copying_the_nearest_label_is_best_with_the_nearest_point_beside_the_question(tmp_path):
+def test_copying_the_nearest_label_is_best_with_the_nearest_point_next_to_the_question(tmp_path):
     settings = with_parameters(
         replace(only("points"), points=12),
         points={"examples": 40, "points": 12, "counts": (0, 40), "masked_examples": 40, "shares": (0.0, 0.2)},
@@ -285,11 +285,11 @@ def test_copying_the_nearest_label_is_best_with_the_nearest_point_beside_the_que
     summary = summarise(run)
     found = accuracy(summary, "points")
     for share in (0.0, 0.2):
-        for beside, away, place in (
+        for near, away, place in (
             ("nearest last", "nearest first", "right"),
             ("nearest first", "nearest last", "left"),
         ):
-            assert found[beside, place, 40, share] > 0.8 > 0.7 > found["random", place, 40, share]
+            assert found[near, place, 40, share] > 0.8 > 0.7 > found["random", place, 40, share]
             assert found[away, place, 40, share] < 0.7
     assert {found[order, place, 0, 0.0] for order in ORDERS for place in ("right", "left")} == {0.5}  # balanced
     assert {r["task"] for r in run.records} == {

@@ -79,7 +79,7 @@ def format_lost(reply):
     return model
 
 
-def test_a_change_of_format_is_told_from_a_change_of_content(tmp_path):
+def test_a_change_of_format_is_distinguished_from_a_change_of_content(tmp_path):
     settings = replace(SMALL, probes=("mask-count",))
     summary = summarise(read_run(diagnose(format_lost(uniform), settings, tmp_path)))
     two, many = (e for e in summary["probes"]["mask-count"] if e["condition"]["masks"] in (2, 20))

@@ -73,8 +73,8 @@ def test_rows_are_those_of_asking_one_at_a_time():
         assert answer.evidence["common"] == pytest.approx(float(p[common].sum()), abs=1e-5)
         assert ("tv_next" in answer.evidence) == (prompt.row < 7)
         if prompt.row < 7:
-            beside = model.predict([prompt.ids], [[prompt.row + 1]])[0].softmax(dim=-1)[0]
-            assert answer.evidence["tv_next"] == pytest.approx(variation(p, beside), abs=1e-5)
+            following = model.predict([prompt.ids], [[prompt.row + 1]])[0].softmax(dim=-1)[0]
+            assert answer.evidence["tv_next"] == pytest.approx(variation(p, following), abs=1e-5)
 
 
 def test_pieces_of_text_become_gaps():

@@ -23,9 +23,9 @@ def masks(two: int, twenty: int, most: int) -> list[dict]:
 
 def test_masks_that_change_nothing_are_evidence_for_nothing():
     said = advice(masks(20, 20, 20))
-    assert said.startswith("This run gives no reason for mask-agnostic tuning, a growing canvas or small blocks")
+    assert said.startswith("No loss of accuracy to masks was detected, so this run gives no reason to tune the model")
     assert "+0.0 points" in said
-    assert advice(masks(15, 20, 20)).startswith("This run gives no reason")  # masks that help
+    assert advice(masks(15, 20, 20)).startswith("No loss of accuracy to masks")  # masks that help
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_the_answers_support_is_named_with_its_numbers_and_nothing_else(twe
 
 def test_the_main_number_of_examples_counts_and_without_the_probe_nothing_is_said():
     with_one = [record | {"condition": record["condition"] | {"relevant": 1}} for record in masks(24, 24, 10)]
-    assert advice(masks(20, 20, 20) + with_one).startswith("This run gives no reason")
+    assert advice(masks(20, 20, 20) + with_one).startswith("No loss of accuracy to masks")
     assert advice(with_one).startswith("This run supports decoding with --canvas growing")
     assert advice(answers("location", {"location": 0}, 20)) is None
     assert advice(answers("mask-count", {"masks": 2}, 20)) is None

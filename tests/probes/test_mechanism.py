@@ -244,14 +244,14 @@ def test_a_path_is_named_only_where_the_loss_excludes_zero():
     assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": unsure}) == "inconclusive"
 
 
-def test_a_change_of_format_is_told_from_a_change_of_content(tmp_path):
+def test_a_change_of_format_is_distinguished_from_a_change_of_content(tmp_path):
     """Where records say how likely the right answer is among the allowed ones."""
     run = read_run(diagnose(known_path(lambda direct, context: direct), replace(ASKED, points=3), tmp_path))
     only_format = [record | {"nll_choice": 0.1} for record in run.records]
     (masks, _) = mechanism(only_format)["paths"]
     assert masks["nats"]["path"] == "answer" and masks["content"]["path"] == "no effect detected"
-    told = sentence(masks, "20 masks").replace("\u00a0", " ")
-    assert ", 0.000 nats (no interval) of them in the choice among the allowed answers: they act on" in told
+    output = sentence(masks, "20 masks").replace("\u00a0", " ")
+    assert ", 0.000 nats (no interval) of them in the choice among the allowed answers: they act on" in output
     older = [record | {"nll_choice": None} for record in run.records]
     assert "content" in mechanism(run.records)["paths"][0] and "content" not in mechanism(older)["paths"][0]
 
@@ -259,7 +259,7 @@ def test_a_change_of_format_is_told_from_a_change_of_content(tmp_path):
 # Who is asked
 
 
-def test_models_that_cannot_be_asked_are_told_why(tmp_path):
+def test_models_that_cannot_be_asked_get_the_reason(tmp_path):
     asked = replace(ASKED, probes=("mask-count", "mechanism"))
     run = read_run(diagnose(known_model(uniform), asked, tmp_path))
     (note,) = run.manifest["notes"]

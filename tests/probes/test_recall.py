@@ -101,18 +101,18 @@ def test_the_score_counts_the_question_last_alone():
     assert recall_locality([record for record in last if record["condition"]["distance"] == "far"])["value"] is None
 
 
-def test_the_value_of_the_pair_before_is_told_as_such(tmp_path):
+def test_the_value_of_the_pair_before_is_counted_separately(tmp_path):
     summary = recalled(tmp_path, pair_before)
     assert summary["scores"]["recall_locality"] == null_score(NO_SKILL)
     for entry in summary["probes"]["recall"]:
         first_pair = entry["condition"]["distance"] == "far" and entry["condition"]["question"] == "right"
         shares = {kind: found["share"] for kind, found in entry["errors"].items()}
-        told = "the pair after" if first_pair else "the pair before"
-        assert shares == {kind: float(kind == told) for kind in (*ERRORS, NO_VALUE)}
-        assert entry["errors"][told]["share_low"] < 1 == entry["errors"][told]["share_high"]
+        output = "the pair after" if first_pair else "the pair before"
+        assert shares == {kind: float(kind == output) for kind in (*ERRORS, NO_VALUE)}
+        assert entry["errors"][output]["share_low"] < 1 == entry["errors"][output]["share_high"]
 
 
-def test_words_of_no_pair_are_told_apart_from_other_values(tmp_path):
+def test_words_of_no_pair_are_distinguished_from_other_values(tmp_path):
     summary = recalled(tmp_path, no_value)
     assert {entry["errors"][NO_VALUE]["share"] for entry in summary["probes"]["recall"]} == {1.0}
     record = read_run(tmp_path).records[0]

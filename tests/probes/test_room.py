@@ -35,7 +35,7 @@ def sure_of_countries(questions, asked, text):
 
 
 @pytest.mark.slow
-def test_scores_over_tasks_with_room_stand_beside_those_over_all(tmp_path, capsys):
+def test_scores_over_tasks_with_room_are_kept_with_those_over_all(tmp_path, capsys):
     folder = diagnose(known_model(sure_of_countries), SETTINGS, tmp_path / "run")
     readings = read_all([folder])
     (found,) = readings[0].summary.extras["room"]

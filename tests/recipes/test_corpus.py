@@ -82,13 +82,13 @@ def test_recall_documents_use_each_pair_once_and_ask_some_again():
     assert {form for form, _ in documents} == set(FORMS)
     sides = set()
     for _, lines in documents:
-        told = [(key, value) for key, value, again in lines if not again]
+        output = [(key, value) for key, value, again in lines if not again]
         asked = [(key, value) for key, value, again in lines if again]
-        assert len(dict(told)) == len(told) and set(asked) <= set(told)
-        assert 1 <= len(asked) == len(set(asked)) <= len(told)
-        words = [word for pair in told for word in pair]
+        assert len(dict(output)) == len(output) and set(asked) <= set(output)
+        assert 1 <= len(asked) == len(set(asked)) <= len(output)
+        words = [word for pair in output for word in pair]
         assert len(set(words)) == len(words)
-        first_tokens = [TOKENIZER.encode(value)[0] for _, value in told]
+        first_tokens = [TOKENIZER.encode(value)[0] for _, value in output]
         assert len(set(first_tokens)) == len(first_tokens)
         sides |= {lines[0][2], lines[-1][2]}
     assert sides == {True, False}

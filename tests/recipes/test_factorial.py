@@ -162,7 +162,7 @@ def test_each_run_gets_rows_by_its_levels():
 
 
 def test_rows_go_to_the_runs_of_their_mixture():
-    """Few-shot rows are told from others by the piece that every question begins with."""
+    """Few-shot rows are recognised by the piece that every question begins with."""
     prose = np.array(TOKENIZER.encode("It was a dark and stormy night. " * 50), dtype=np.int16)
     runs = design()
     supply = Supply(Corpus(TOKENIZER, prose), runs, replace(SMALL, rows=10), 0, CPU)

@@ -1,4 +1,4 @@
-"""The phantom and its cure: what is planted, what the pairs share with the exams (nothing), the losses compared."""
+"""The planted model and its tuning: what is planted, pairs and exams share nothing, the losses compared."""
 
 import json
 import math
@@ -83,9 +83,9 @@ def test_the_label_can_be_found_in_the_document_and_the_word_cannot():
     draws = random.Random(3)
     for _ in range(50):
         pair = quick_pairs.labelled(split_words(load_words())[0], draws)
-        *told, asked = pair["prompt"].split("Word: ")[1:]
-        assert pair["answer"][0] in {line.split("[")[1][0] for line in told}
-        assert asked.split("\n")[0] not in {line.split("\n")[0] for line in told}
+        *output, asked = pair["prompt"].split("Word: ")[1:]
+        assert pair["answer"][0] in {line.split("[")[1][0] for line in output}
+        assert asked.split("\n")[0] not in {line.split("\n")[0] for line in output}
 
 
 def test_a_gap_stands_between_the_labelled_words_and_the_question():
@@ -125,6 +125,15 @@ def test_the_setting_is_chosen_by_the_rule():
     assert means["a"]["cut, tasks"] == pytest.approx(100 * (1 - 0.05 / 0.3)) and means["a"][
         "cut, one among 15"
     ] == pytest.approx(50)
+
+
+def test_a_lower_accuracy_with_two_masks_recovers_nothing():
+    def found(few, many):
+        return {f"tasks, {k} masks": {"right": [1] * n + [0] * (40 - n)} for k, n in ((2, few), (200, many))}
+
+    assert cure_phantom.recovered(found(36, 20), found(20, 20), "tasks").startswith("0 (")
+    assert cure_phantom.recovered(found(36, 20), found(30, 28), "tasks").startswith("50 (")
+    assert cure_phantom.recovered(found(20, 20), found(30, 28), "tasks") == "no loss"
 
 
 @pytest.mark.slow

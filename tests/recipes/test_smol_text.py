@@ -1,4 +1,4 @@
-"""smol-diffusion's text beside its teacher's, with the embedded tiny models in their places."""
+"""smol-diffusion's text next to its teacher's, with the embedded tiny models in their places."""
 
 import re
 

@@ -172,9 +172,9 @@ def test_a_spoiled_folder_is_named(tmp_path, spoil, said):
 def test_a_line_that_is_no_record_of_the_run_is_named_by_its_number(tmp_path, change, said):
     start_run(tmp_path, MANIFEST)
     append(tmp_path, 0, [record(0), record(1) | change])
-    with pytest.raises(UserError, match=r"records.jsonl line 2 is not a record of this run: .*remove the line") as told:
+    with pytest.raises(UserError, match=r"records.jsonl line 2 is not a record of this run: .*remove the line") as text:
         read_run(tmp_path)
-    assert said in str(told.value) and "\n" not in str(told.value)
+    assert said in str(text.value) and "\n" not in str(text.value)
 
 
 def test_numbers_that_json_cannot_hold_are_refused_with_their_line(tmp_path):

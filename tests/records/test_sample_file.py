@@ -32,7 +32,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     write_sample(tmp_path, [convert(one, SampledPrompt) for one in (PROMPT, attributed)])
     found = json.loads((tmp_path / "sample.json").read_text())
     assert found == [PROMPT, attributed] == json.loads(to_json(read_sample(tmp_path, MANIFEST)))
-    assert [file.name for file in tmp_path.iterdir()] == ["sample.json"]  # nothing half written beside it
+    assert [file.name for file in tmp_path.iterdir()] == ["sample.json"]  # nothing half written next to it
 
 
 def test_a_run_without_a_sample_has_none(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ import maskwise as mw
 from helpers.completions_server import completion, diffusion, listed, serving
 from maskwise.decoding.generate import generate
 from maskwise.models.model import Model
+from maskwise.probes.answers.plain import first_piece
 from maskwise.records.record import key_of
 from maskwise.runs.diagnose import diagnose as ask_probes
 from maskwise.runs.endpoint import Endpoint, UserStated, base_of
 from maskwise.runs.run import run_inputs
 from maskwise.support.errors import UserError
 from maskwise.support.http_json import Patience
+from maskwise.tasks.prompts import Prompt
 
 HASTY = Patience(timeout=0.5, tries=3, pause=0.01)
 PATIENT = Patience(timeout=60, tries=2, pause=0.01)
@@ -52,6 +54,21 @@ def test_each_answer_is_what_the_model_writes_after_the_prompt(tiny_llada: Model
         masks = 8 if record.probe == "recall" else 2
         (made,) = generate(tiny_llada, [tiny_llada.tokenizer(prompt)["input_ids"]], masks, 1)
         assert tiny_llada.tokenizer.decode(made.ids).startswith(record.predicted)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "finish", "piece"),
+    [("AA", 2, "length", "A"), ("A]", 2, "length", "A"), ("AA", 2, "stop", "AA"), ("Apple", 2, "length", "Apple")],
+)
+def test_a_letter_is_the_first_token_where_each_token_is_one_character(
+    text: str, tokens: int, finish: str, piece: str
+) -> None:
+    """Two letters written at once are one word of text; of an opened model the first token alone is compared."""
+    with serving(lambda path, body: (200, completion(text, tokens=tokens, finish=finish))) as served:
+        model = Endpoint(served.url, "any")
+        ids = model.tokenizer("Answer:[A")["input_ids"]
+        found = first_piece(model, Prompt((*ids[:-1], model.mask_id), len(ids) - 1, ids[-1], 1))
+    assert model.tokenizer.decode([found]) == piece
 
 
 def test_a_resumed_run_asks_nothing_twice(tiny_llada: Model, tmp_path: Path) -> None:
@@ -303,6 +320,9 @@ def test_contrast_is_asked_with_the_questions_of_an_opened_model(tiny_llada: Mod
     with serving(diffusion(tiny_llada)) as served:
         run = mw.diagnose(Endpoint(served.url), "contrast", out=tmp_path / "a", **options)
     direct = mw.diagnose(tiny_llada, "contrast", out=tmp_path / "b", **options)
-    asked, known = ({(r.task, r.point, r.condition["examples"]) for r in one.records} for one in (run, direct))
-    assert asked == known and len(asked) == len(run.records)
+    asked, known = (
+        {(r.task, r.point, r.condition["examples"]): (r.predicted, r.correct) for r in one.records}
+        for one in (run, direct)
+    )
+    assert asked == known and len(asked) == len(run.records) == 36
     assert run.scores["contrast_locality"].n == direct.scores["contrast_locality"].n > 0

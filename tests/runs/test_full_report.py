@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +17,10 @@ from maskwise.cli import app
 from maskwise.probes import PROBES
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
-from maskwise.runs.settings import FULL
+from maskwise.runs.settings import DEFAULT, FULL
 from maskwise.tasks.datasets import read_dataset
 
+CHROMIUM = shutil.which("chromium")
 LOCATIONS, MASKS, SHARES = (0, 2), (2, 8), (0.0, 0.2)
 GAP = {"pieces": 1, "before": 8, "masks": 6, "after": 4}
 ORDERED = {"orderings": 1, "questions": 1, "near": 5}
@@ -118,10 +121,22 @@ def test_the_full_set_of_probes_runs_through_to_the_page_and_the_card(name, data
     assert {probe for probe, entries in summary["probes"].items() if entries} == ran
 
     page = Path(output["report"]).read_text()
-    shown = {re.sub(r"-\d+$", "", name) for name in re.findall(r'<span class="kicker">([^<]+)</span>', page)}
+    shown = {re.sub(r", \d+ examples?$", "", name) for name in re.findall(r'<span class="kicker">([^<]+)</span>', page)}
     for probe in PROBES:
         wanted = {section.name or probe.name for section in probe.sections if not section.side_by_side}
         assert wanted <= shown if probe.name in ran else not wanted & shown, probe.name
 
     card = CliRunner().invoke(app, ["run-card", str(folder)])
     assert card.exit_code == 0 and card.stdout.startswith("#"), card.output
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium")
+def test_the_page_of_a_default_run_prints_on_at_most_six_sheets(tmp_path):
+    """The real default run of tiny-llada takes five; here each probe has a few questions, and so as many figures."""
+    folder = diagnose(MODELS["tiny-llada"](), replace(SMALLEST, probes=DEFAULT.probes), tmp_path / "run")
+    assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}"]
+    pdf = tmp_path / "page.pdf"
+    subprocess.run([CHROMIUM, *options, f"--print-to-pdf={pdf}", f"file://{folder / 'report.html'}"], check=True)
+    assert 3 <= len(re.findall(rb"/Type /Page\b", pdf.read_bytes())) <= 6

@@ -61,7 +61,7 @@ def test_the_papers_preset_is_the_papers_setting():
     assert PAPER.parameters["unmasking"]["points"] == PAPER.parameters["few-steps"]["points"] == 1000
 
 
-# What was published, beside what is measured
+# What was published, next to what is measured
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def paper_run(folder, name="GSAI-ML/LLaDA-8B-Base", preset="paper", chat=False):
 
 
 @pytest.mark.slow
-def test_published_values_stand_beside_the_measured_ones(tmp_path, capsys):
+def test_published_values_stand_next_to_the_measured_ones(tmp_path, capsys):
     readings = paper_run(tmp_path / "run")
     found = {(one["probe"], one["measure"]): one for one in readings[0].summary["published"]}
     masks = found["mask-count", "200 masks against 2"]
@@ -135,7 +135,7 @@ def test_an_instruct_model_asked_without_chat_is_labelled_and_not_compared(tmp_p
     printed = " ".join(capsys.readouterr().out.split())
     assert "made without --chat, so no published values are shown" in printed and "−27.0" not in printed
     page = read(write_page(instruct, tmp_path / "page")).words
-    assert "made without --chat, so no published values are shown" in page and "Published values beside" not in page
+    assert "made without --chat, so no published values are shown" in page and "Published values next to" not in page
     asked = paper_run(tmp_path / "chat", name="GSAI-ML/LLaDA-8B-Instruct", chat=True)[0].summary
     assert asked.published[0].published == -0.27 and "other_format" not in asked
     base = paper_run(tmp_path / "base", chat=True)[0].summary

@@ -119,7 +119,7 @@ def test_the_same_records_for_any_batch_size(tmp_path, reference, batch_tokens):
 
 
 def test_exact_records_are_equal_to_the_byte(tmp_path):
-    """Interrupted twice, beside other prompts, or never: --exact promises bytes where batches promise answers."""
+    """Interrupted twice, among other prompts, or never: --exact promises bytes where batches promise answers."""
     few = replace(DECODED, points=2)
     whole = diagnose(small_model(), few, tmp_path / "whole", exact=True)
     calls = []

@@ -149,7 +149,7 @@ def puzzle_records(solved):
     ]
 
 
-def test_speed_costs_what_is_coupled_and_cannot_be_told_without_skill():
+def test_speed_costs_what_is_coupled_and_is_inconclusive_without_skill():
     wrong_rule = [record("coherence", 0, {"puzzle": "copy", "rule": "threshold", "speed": "tau 0.9"}, correct=False)]
     found = named(claims(wrong_rule + puzzle_records({"copy": (1, 1), "replace": (0.9, 0.4), "shuffle": (0.1, 0)})))
     assert {name: claim["verdict"] for name, claim in found.items()} == {
@@ -171,7 +171,7 @@ def test_a_handful_of_equal_puzzles_proves_nothing_and_one_pace_alone_no_claim()
     assert claims([one for one in solved if one["condition"]["speed"] == "1 a step"]) == []
 
 
-def test_values_that_never_vary_and_have_no_bounds_cannot_be_told():
+def test_values_that_never_vary_and_have_no_bounds_are_inconclusive():
     flat = [record("total-correlation", piece, {"distance": 1}, {"tc": 0.3}) for piece in range(PIECES)]
     assert named(claims(flat))["coupled"]["verdict"] == "inconclusive"
     same = [record("order", piece, {"rule": "low-confidence"}, {"tau": 1.0, "global1": 1.0}) for piece in range(30)]

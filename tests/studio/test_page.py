@@ -139,7 +139,7 @@ def test_a_prompt_is_decoded_by_two_strategies_step_by_step(page):
     assert page.locator("#left").inner_text() == stands
 
 
-def test_results_are_above_the_fold_beside_the_settings(page):
+def test_results_are_above_the_fold_next_to_the_settings(page):
     page.get_by_role("tab", name="Decode").click()
     settings = page.locator("#prompt").bounding_box()
     for shown in ("#left .canvas", "#right .canvas", "#step"):

@@ -10,7 +10,7 @@ pytest.importorskip("gradio", reason="no Gradio here: pip install .[studio]")
 
 from maskwise.studio.strategy_controls import PARAMETERS, parameter_slider, strategy_options
 
-OTHERS = (0, 0, "full", 8, "none")
+OTHERS = (0, 0, "fixed", 8, "none")
 
 
 @pytest.mark.parametrize(("strategy", "parameter"), PARAMETERS, ids=lambda one: one.name)

@@ -54,11 +54,11 @@ def test_a_canvas_shows_so_many_places_at_first(model, canvas, window, cache, se
 
 
 def test_the_words_over_a_trace_say_how_the_model_is_decoded(model):
-    plain, blocks = (decoding_options(8, "threshold", {"tau": 0.8}, 0, block, "full", 0, "none") for block in (0, 4))
+    plain, blocks = (decoding_options(8, "threshold", {"tau": 0.8}, 0, block, "fixed", 0, "none") for block in (0, 4))
     assert in_words(model, plain) == "threshold, tau=0.8, canvas fixed"
     assert in_words(model, blocks) == "threshold, tau=0.8, canvas blocks of 4"
     assert in_words(tiny_llada2(), plain) == "threshold, tau=0.8, canvas blocks of 8"  # the model's own
-    cached = decoding_options(8, "low-confidence", {}, 0, 0, "full", 0, "prefix")
+    cached = decoding_options(8, "low-confidence", {}, 0, 0, "fixed", 0, "prefix")
     assert in_words(model, cached) == "low-confidence, canvas fixed, cache prefix"
 
 
@@ -85,7 +85,7 @@ def test_wrong_input_is_one_line(model, prompt, options, said):
 
 def test_controls_become_options():
     plain = DecodingOptions(max_new_tokens=8)
-    assert decoding_options(8, "low-confidence", {}, 0, 0, "full", 8, "none") == plain
+    assert decoding_options(8, "low-confidence", {}, 0, 0, "fixed", 8, "none") == plain
     found = decoding_options(8, "klass", {"tau": 0.5, "eps": 0.1}, 0, 4, "window", 3, "dual")
     assert found == DecodingOptions(
         max_new_tokens=8,
@@ -97,9 +97,9 @@ def test_controls_become_options():
         cache="dual",
     )
     # The page hides the steps of an adaptive strategy, so a number left there does not count.
-    assert decoding_options(8, "threshold", {}, 4, 0, "full", 8, "none").steps is None
+    assert decoding_options(8, "threshold", {}, 4, 0, "fixed", 8, "none").steps is None
     for controls, message in (
-        (("threshold", {"tau": 2}, 0, 0, "full", 8, "none"), "between 0 and 1"),
+        (("threshold", {"tau": 2}, 0, 0, "fixed", 8, "none"), "between 0 and 1"),
         (("margin", {}, 0, 0, "growing", 8, "none"), "needs a block"),
     ):
         with pytest.raises(UserError, match=message):

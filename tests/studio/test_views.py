@@ -68,12 +68,12 @@ def test_a_report_is_shown_in_a_frame_that_may_do_nothing():
     assert dict(Reader(page_view("<p>")).attributes)["sandbox"] == ""
 
 
-def test_the_answer_its_likelihood_and_the_attention_to_masks_are_told():
-    told = re.sub(r"\s+", " ", Reader(probed_view([Side("one", FOUND)])).text)
-    assert "with 75.0 %" in told and "0.29 nats" in told and "begins with" not in told
-    assert "37.5 % of the answer's attention goes to the 2 masks after it" in told
+def test_the_answer_its_likelihood_and_the_attention_to_masks_are_shown():
+    output = re.sub(r"\s+", " ", Reader(probed_view([Side("one", FOUND)])).text)
+    assert "with 75.0 %" in output and "0.29 nats" in output and "begins with" not in output
+    assert "37.5 % of the answer's attention goes to the 2 masks after it" in output
     waiting = dataclasses.replace(FOUND, shown=SHOWN | {"attribution": None})
-    assert "being computed" in probed_view([Side("one", waiting)]) and "being computed" not in told
+    assert "being computed" in probed_view([Side("one", waiting)]) and "being computed" not in output
 
 
 def test_a_question_that_is_still_being_asked_is_shown():

@@ -79,8 +79,8 @@ def test_a_folders_name_is_escaped_in_the_list_of_models(tmp_path):
     folder = save(tmp_path / "a\x1b[2J\nb [red]c")
     done = command("models", folder)
     assert done.exit_code == 0 and not OBEYED.search(done.stdout)
-    told = "".join(line[:40] for line in done.stdout.splitlines()).replace(" ", "")  # a line may end at the space
-    assert "\\x1b[2J\\nb[red]c" in told
+    shown = "".join(line[:40] for line in done.stdout.splitlines()).replace(" ", "")  # a line may end at the space
+    assert "\\x1b[2J\\nb[red]c" in shown
 
 
 @pytest.mark.parametrize("flags", [["--plain"], ["--json"], []])

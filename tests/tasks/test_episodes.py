@@ -85,7 +85,7 @@ def test_mixing_keeps_all_examples_in_one_fixed_order():
 
 @pytest.mark.parametrize("relevant", [True, False], ids=["words", "numbers"])
 def test_the_six_orders_of_the_options_are_drawn_evenly(relevant):
-    """Of the right option and the two wrong ones, told apart by the alphabet; 1200 questions, chi-squared with 5 df."""
+    """Right and wrong options, distinguished by the alphabet; 1200 questions, chi-squared with 5 df."""
     episode = draw(TASKS[4], WORDS, 0, 0 if relevant else 1200, points=1200 if relevant else 0)
     orders = Counter()
     for question in episode.tests or episode.distractors:

@@ -66,8 +66,8 @@ def test_near_is_one_of_the_last_five_but_never_the_last(pairs):
 
 def test_the_question_last_is_cut_before_its_value():
     prompt = asked_last(TOKENIZER, PAIRS, 2, MASK, 3, [5, 5])
-    told = "".join(f"Key: {pair.key}\nValue:[ {pair.value}].\n\n" for pair in PAIRS)
-    assert TOKENIZER.decode(prompt.ids) == f"{told}Key: lamp\nValue:[" + "<|mask|>" * 3 + TOKENIZER.decode([5, 5])
+    output = "".join(f"Key: {pair.key}\nValue:[ {pair.value}].\n\n" for pair in PAIRS)
+    assert TOKENIZER.decode(prompt.ids) == f"{output}Key: lamp\nValue:[" + "<|mask|>" * 3 + TOKENIZER.decode([5, 5])
     assert prompt.ids[prompt.row] == MASK != prompt.ids[prompt.row - 1] and prompt.masks == prompt.ids.count(MASK) == 3
     assert TOKENIZER.decode([prompt.answer_id]) == " Ger" and prompt.allowed[prompt.asked] == prompt.answer_id
     assert (prompt.asked, prompt.between) == (1, 2)
@@ -75,10 +75,10 @@ def test_the_question_last_is_cut_before_its_value():
 
 def test_the_question_first_hides_all_tokens_of_its_value():
     prompt = asked_first(TOKENIZER, PAIRS, 2, MASK)
-    told = "".join(f"Key: {pair.key}\nValue:[ {pair.value}].\n\n" for pair in PAIRS)
+    output = "".join(f"Key: {pair.key}\nValue:[ {pair.value}].\n\n" for pair in PAIRS)
     length = len(TOKENIZER(" tennis")["input_ids"])
     asked = "Key: brave\nValue:[" + "<|mask|>" * length + "].\n\n"
-    assert TOKENIZER.decode(prompt.ids) == asked + told.rstrip("\n")
+    assert TOKENIZER.decode(prompt.ids) == asked + output.rstrip("\n")
     assert prompt.masks == length > 1 and prompt.row == prompt.ids.index(MASK)
     assert prompt.allowed[prompt.asked] == prompt.answer_id == TOKENIZER(" tennis")["input_ids"][0]
 

@@ -111,7 +111,7 @@ def test_measures_are_those_of_the_opened_model(checkpoint, text_file, tmp_path)
 
 
 @pytest.mark.parametrize("many", [10, 5000])
-def test_the_number_of_masks_that_is_told_is_the_one_that_was_appended(checkpoint, text_file, tmp_path, many):
+def test_the_number_of_masks_that_is_reported_is_the_one_that_was_appended(checkpoint, text_file, tmp_path, many):
     settings = replace(SMALL, many=many, steps=1, eval_every=0)
     result = run_small(checkpoint, text_file, tmp_path / "out", settings)
     model = mw.open(checkpoint, device="cpu")
@@ -119,11 +119,11 @@ def test_the_number_of_masks_that_is_told_is_the_one_that_was_appended(checkpoin
     views = held_out_prefixes(held_out, settings, model.mask_id, model.window)
     appended = [len(view.second) - int(view.rows) - 1 for view in views]
     assert result["masks"] == {"few": 2, "many": max(appended), "many_least": min(appended)}
-    told = "10" if many == 10 else f"{min(appended)} to {max(appended)}"
-    assert (told == "10") == (len(set(appended)) == 1) and max(appended) <= model.window
+    shown = "10" if many == 10 else f"{min(appended)} to {max(appended)}"
+    assert (shown == "10") == (len(set(appended)) == 1) and max(appended) <= model.window
     table = summary_lines(result)[1:-2]
-    assert table[3].startswith(f"next token's NLL, {told} masks ") and len({len(line) for line in table}) == 1
-    assert f"many {told}." in (tmp_path / "out" / "README.md").read_text()
+    assert table[3].startswith(f"next token's NLL, {shown} masks ") and len({len(line) for line in table}) == 1
+    assert f"many {shown}." in (tmp_path / "out" / "README.md").read_text()
 
 
 # Whole runs
@@ -314,6 +314,6 @@ def test_what_is_no_data_is_one_line_before_a_model_is_opened(data, named, tmp_p
         mw.train("no-such-model", data, tmp_path / "out", steps=1)
 
 
-def test_widen_that_is_no_number_is_told_what_it_takes(checkpoint, text_file, tmp_path):
+def test_widen_that_is_no_number_names_what_it_takes(checkpoint, text_file, tmp_path):
     done = CliRunner().invoke(app, f"train {checkpoint} --data {text_file} --out {tmp_path / 'out'} --widen a".split())
     assert done.exit_code == 2 and "--widen takes rising numbers of at least 1 token" in done.stderr

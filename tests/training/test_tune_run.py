@@ -49,8 +49,8 @@ def test_the_card_is_ours_and_says_how_to_load_it(whole, checkpoint):
     card = (out / "README.md").read_text()
     stored = json.loads((out / "settings.json").read_text())["identity"]["data"]
     measured = f"| {result['before']['ce']:.4f} | {result['after']['ce']:.4f} |"
-    told = [f"LoRA adapter (rank 2) of `{checkpoint.name}`", "`pairs.jsonl`", stored["sha256"], "20 pairs", measured]
-    for said in (*told, "| learning rate | 0.01 |"):
+    shown = [f"LoRA adapter (rank 2) of `{checkpoint.name}`", "`pairs.jsonl`", stored["sha256"], "20 pairs", measured]
+    for said in (*shown, "| learning rate | 0.01 |"):
         assert said in card
     assert str(checkpoint.parent) not in card and str(out.parent) not in card
     code = card.split("With PEFT alone:")[1].split("```python\n")[1].split("```")[0]
@@ -120,7 +120,7 @@ def test_wandb_and_mlflow_hold_one_finished_run_each(checkpoint, pairs_file, tmp
 
 
 def test_pairs_may_be_a_list_or_a_dataset_and_the_model_an_open_one(whole, checkpoint, pairs_file, tmp_path):
-    """The same losses as from the file; a list is told from another by its content; an open model is tuned in place."""
+    """The same losses as from the file; a list is identified by its content; an open model is tuned in place."""
     pairs = [json.loads(line) for line in pairs_file.read_text().splitlines()]
     model = mw.open(checkpoint, device="cpu")
     question = ([[5, 6, 7, model.mask_id]], [[3]])
@@ -197,8 +197,8 @@ def test_old_option_names_work_with_one_line_each_on_standard_error(checkpoint, 
     done = CliRunner().invoke(app, [*arguments.split(), *rate, "--checkpointing"])
     assert done.exit_code == 0, done.output
     json.loads(done.stdout)
-    told = [line for line in done.stderr.splitlines() if line.startswith("maskwise:")]
-    assert told == [
+    shown = [line for line in done.stderr.splitlines() if line.startswith("maskwise:")]
+    assert shown == [
         "maskwise: --rate is now --learning-rate; the old name will be removed",
         "maskwise: --checkpointing is now --gradient-checkpointing; the old name will be removed",
     ]

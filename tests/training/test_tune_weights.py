@@ -173,11 +173,11 @@ def test_a_model_with_an_adapter_opens_by_the_name_it_is_given(tmp_path):
             torch.nn.init.normal_(weight)
     save_trained_weights(model, adapter, trained_weights(model), None)
     ids, row = [[5, 6, 7]], [[1]]
-    told = mw.open("tiny-llada", adapter=adapter, device="cpu")
-    assert told.name == f"tiny-llada+{adapter}"
-    for name in (told.name, adapter):
-        assert torch.equal(mw.open(name, device="cpu").predict(ids, row)[0], told.predict(ids, row)[0])
-    assert not torch.equal(mw.open("tiny-llada", device="cpu").predict(ids, row)[0], told.predict(ids, row)[0])
+    shown = mw.open("tiny-llada", adapter=adapter, device="cpu")
+    assert shown.name == f"tiny-llada+{adapter}"
+    for name in (shown.name, adapter):
+        assert torch.equal(mw.open(name, device="cpu").predict(ids, row)[0], shown.predict(ids, row)[0])
+    assert not torch.equal(mw.open("tiny-llada", device="cpu").predict(ids, row)[0], shown.predict(ids, row)[0])
 
 
 @pytest.mark.parametrize(

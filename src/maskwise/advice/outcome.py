@@ -141,9 +141,9 @@ def _passes(found: SearchResult, place: int) -> str:
     own, reference = found.passes[place], found.passes[0]
     if own is None or reference is None:
         return f"{found.seconds[place]:.2g} s per question"
-    beside = "" if f"{own:.3g}" == f"{reference:.3g}" else f" instead of {reference:.3g}"
-    noun = "pass" if own == 1 and not beside else "passes"
-    return f"{own:.3g}{beside} forward {noun} and {found.seconds[place]:.2g} s per question"
+    instead = "" if f"{own:.3g}" == f"{reference:.3g}" else f" instead of {reference:.3g}"
+    noun = "pass" if own == 1 and not instead else "passes"
+    return f"{own:.3g}{instead} forward {noun} and {found.seconds[place]:.2g} s per question"
 
 
 def _name(found: SearchResult, place: int) -> str:

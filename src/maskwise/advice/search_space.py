@@ -37,7 +37,7 @@ class SearchSpace:
 
     @property
     def variants(self) -> int:
-        """With how many caches a setting with blocks is tried, beside none, and with a vote."""
+        """With how many caches a setting with blocks is tried, in addition to none, and with a vote."""
         return sum(cache != "none" for cache in self.caches) + (self.vote is not None)
 
     def cached_variants(self, setting: "Setting") -> list["Setting"]:

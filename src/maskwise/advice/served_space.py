@@ -31,7 +31,7 @@ class ServedSetting:
 
     @property
     def further(self) -> Mapping[str, Any]:
-        """The fields of the request beside max_tokens and temperature."""
+        """The fields of the request other than max_tokens and temperature."""
         return {name: value for name, value in self.body.items() if value is not None}
 
     @property

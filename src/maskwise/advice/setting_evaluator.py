@@ -27,7 +27,7 @@ from maskwise.runs.runner import Crew
 from maskwise.support.randomness import numpy_generator
 
 FIRST_REQUESTS = 4  # times the requests at a time: what the seconds per request are measured on
-SECONDS = 1e-6  # weight of a second beside a forward pass: it decides between equal numbers of passes
+SECONDS = 1e-6  # weight of a second next to a forward pass: it decides between equal numbers of passes
 
 
 class SettingEvaluator:

@@ -47,7 +47,7 @@ def advise(
         int | None,
         typer.Option("--max-new-tokens", "-n", help="Masks appended to the prompt; 128 if left out.  [1 or more]"),
     ] = None,
-    canvases: Annotated[str | None, typer.Option(help="Canvases to try, as fixed,growing; else all.")] = None,
+    canvases: Annotated[str | None, typer.Option(help="Canvases (masks in view) to try, as fixed,growing.")] = None,
     blocks: Annotated[str | None, typer.Option(help="Block sizes to try, as 8,32.")] = None,
     rules: Annotated[
         str | None, typer.Option(help="Unmasking strategies to try, as low-confidence,threshold:tau=0.8.")
@@ -80,9 +80,10 @@ def advise(
     check_weights: CheckWeights = True,
     json: Json = False,
 ) -> None:
-    """Find the canvas, block, strategy, steps and cache to decode with, from questions of your own. It resumes.
+    """Find the canvas (masks in view), block, strategy, steps and cache to decode with, from your own questions.
 
-    Settings are searched on some questions and confirmed on others. With --data one measure of quality must be named.
+    Settings are searched on some questions and confirmed on others. It resumes. With --data, name one measure of
+    quality.
     """
     served = {"endpoint": endpoint, "model": model, "concurrency": concurrency}
     given = {

@@ -67,7 +67,7 @@ def generate(
     compile: Compile = False,
     json: Json = False,
 ) -> None:
-    """Continue prompts, or fill in the masks inside them; a terminal shows the canvas while it fills in."""
+    """Continue prompts, or fill in the masks inside them; a terminal shows them as they are filled."""
     if " " in model and not os.path.exists(model):
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     refuse_swapped(model, prompt)
@@ -84,6 +84,7 @@ def generate(
     with command_imports(compiled=compile or weights is not None):
         from maskwise.decoding.checks import note_on_cache, refuse_by_configuration
         from maskwise.decoding.generate import generate as generate_texts
+        from maskwise.decoding.generate import shows_steps
         from maskwise.decoding.live_canvas import decoding_display
         from maskwise.models.checkpoints.opening import open as open_model
 
@@ -97,7 +98,7 @@ def generate(
         opened.compile_layers()
     live = (
         open_console()
-        if sys.stdout is not None and sys.stdout.isatty() and not (plain or json or opened.causal)
+        if sys.stdout is not None and sys.stdout.isatty() and not (plain or json) and shows_steps(opened, chosen)
         else None
     )
     if prompt is None and file is None and live is None and not json:

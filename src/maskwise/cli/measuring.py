@@ -142,11 +142,11 @@ def diagnose(
     endpoint: EndpointUrl = None,
     model: ServedModel = None,
     concurrency: Concurrency = 4,
-    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks per canvas, if it does not say.")] = None,
+    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks to fill, if it does not say.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="--endpoint: denoising steps, if it does not say.")] = None,
     strategy: Annotated[str | None, typer.Option(help="--endpoint: unmasking strategy, if it does not say.")] = None,
     power: Annotated[
-        bool, typer.Option("--power", help="Print the smallest difference such a run detects; no model is opened.")
+        bool, typer.Option("--power", help="Print the smallest difference that this run detects; no model is opened.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print a table for each probe too.")] = False,
     json: Json = False,
@@ -225,14 +225,14 @@ def _print_power(settings: Any, words: str | None, leave_out: bool, json: bool) 
     found = power_of(with_words(settings, load_word_source(words), leave_out))
     if json:
         return print_json(found)
-    echo("Smallest difference in accuracy that such a run detects (80 % power, 5 % two-sided, paired questions):")
+    echo("Smallest difference in accuracy that this run detects (80 % power, 5 % two-sided, paired questions):")
     for one in found:
         echo(power_in_words(one))
 
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(help="Folders of maskwise diagnose and advise, or folders that hold such folders.")
+        list[Path], typer.Argument(help="Folders of maskwise diagnose and advise, or folders that contain these.")
     ],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the pages and figures.")] = None,
     sort: Annotated[

@@ -228,6 +228,11 @@ def decode(
     return found
 
 
+def shows_steps(model: Model, options: DecodingOptions) -> bool:
+    """Whether `on_step` can be given and does not change the sampler (DiffusionGemma's own shows no steps)."""
+    return not (model.causal or uses_edit_tokens(model, options) or uses_own_sampler(model, (), options, False))
+
+
 def _decode_batch(
     model: Model,
     prompts: list[list[int]],

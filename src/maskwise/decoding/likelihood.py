@@ -11,7 +11,8 @@ uniform in 1..n and M uniform among the sets of that size. Then
 "exact" is the exact value of what monte-carlo estimates, not the exact likelihood. A one-token answer has one M and one
 forward pass, and all three agree. For an autoregressive model the chain rule is the likelihood, in one pass. For a
 block diffusion model, whose tokens see no later block, the log-likelihood is the sum over its blocks, each estimated so
-given those before it.
+given those before it. A model without a mask token, whose open positions hold random tokens, cannot tell which tokens
+of a set are given: only the chain rule is a likelihood there.
 """
 
 import warnings
@@ -121,7 +122,8 @@ def log_likelihoods(
 ) -> list[Likelihood]:
     """The log-likelihoods of answers, given as (prompt, answer) pairs, batched across them.
 
-    method: auto is exact where that takes no more passes than `samples`, else monte-carlo; for an AR model the chain.
+    method: auto is exact where that takes no more passes than `samples`, else monte-carlo; the chain for a model that
+        is autoregressive or has no mask token.
     masks: the number of masks after the answer. on_pass(done, total), in requests, is called after each forward pass.
     seed: the draws of a request depend on it and on the request's own tokens only, so that other requests do not
         matter, and equal requests get equal scores.
@@ -132,6 +134,8 @@ def log_likelihoods(
         raise UserError(f"{samples} samples and {masks} masks: samples are 1 or more, masks 0 or more")
     if model.causal and (method not in ("auto", "chain") or masks):
         raise UserError(f"{model.name or model.kind} is autoregressive: it has no masks, and only the chain rule")
+    if model.family.noised and method not in ("auto", "chain"):
+        raise UserError(f"{model.name or model.kind} has no mask token: only the chain rule applies (--method chain)")
     if not model.causal and model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
     pairs = [encode_pair(model, prompt, answer) for prompt, answer in requests]
@@ -194,7 +198,7 @@ def _parts(request: int, prompt: list[int], answer: list[int], masks: int, block
 
 def _method(model: Model, method: str, n: int, samples: int) -> str:
     """The estimator for an answer of n tokens."""
-    if model.causal:
+    if model.causal or model.family.noised:
         return "chain"
     if method == "auto":
         return "exact" if 2**n - 1 <= samples else "monte-carlo"

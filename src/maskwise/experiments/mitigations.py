@@ -35,11 +35,12 @@ from maskwise.experiments.first_answers import (
 from maskwise.experiments.kept_answers import KeptAnswers
 from maskwise.experiments.tuned_adapters import PAPER_LOSS, TunedAdapter, with_method
 from maskwise.models.batch import passes
-from maskwise.models.checkpoints.examine import examine
+from maskwise.models.checkpoints.examine import examine, find_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
+from maskwise.models.families import Family
 from maskwise.models.model import Model
 from maskwise.report.pages.mitigations_page import cures_result
 from maskwise.report.pages.results import make_folder, write_result
@@ -136,9 +137,11 @@ def asked(exam: Exam, adapters: int) -> int:
     return len(exam.tasks) * exam.points * (1 + len(MITIGATIONS) + tuned)
 
 
-def refuse_autoregressive(model: Model) -> None:
-    if model.mask_id is None:
-        raise UserError(f"{model.name} is autoregressive: it has no masks that could distract it")
+def refuse_without_masks(name: str, causal: bool, family: Family) -> None:
+    if causal:
+        raise UserError(f"{name} is autoregressive: it has no masks that could distract it")
+    if family.noised:
+        raise UserError(f"{name} has no mask token, which these mitigations change: use `diagnose --probes mask-count`")
 
 
 @checked_arguments
@@ -180,10 +183,11 @@ def cures(
     folder = None if out is None else make_folder(Path(out))
     given = [adapter] if isinstance(adapter, str | Path) else adapter or []
     if not isinstance(model, Model):
+        family = find_family(model)
+        refuse_without_masks(str(model), family.causal, family)
         for one in given:
             examine(model, one, any_base)
     opened = opened_model(model, dtype, device, check_weights=check_weights, any_base=any_base)
-    refuse_autoregressive(opened)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
     homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name
@@ -238,7 +242,7 @@ def compare_mitigations(
     Without an adapter the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model or a
     masked language model, whose attention is fixed, nor what a model cannot do that sees no masks after its block.
     """
-    refuse_autoregressive(model)
+    refuse_without_masks(model.name, model.mask_id is None, model.family)
     kept = kept or KeptAnswers(None, {})
     questions = draw_questions(model, exam)
     all_rows = rows_for(adapters)

@@ -25,15 +25,15 @@ def most_masks(block: int, shift: bool) -> int:
     return max(1, block - shift)
 
 
-def visible_counts(setup: Setup, probe: str, counts: Sequence[int], beside: int = 0) -> tuple[int, ...]:
-    """Those of the numbers of masks or fillers that an answer sees with `beside` tokens besides; all, of most models.
+def visible_counts(setup: Setup, probe: str, counts: Sequence[int], other_tokens: int = 0) -> tuple[int, ...]:
+    """The numbers of masks or fillers that an answer sees with `other_tokens` other tokens; most models see all.
 
     The largest number of a block model stands for those beyond it.
     """
     block = setup.model.block
     if block is None:
         return tuple(counts)
-    most = max(0, most_masks(block, setup.model.shift) - beside)
+    most = max(0, most_masks(block, setup.model.shift) - other_tokens)
     beyond = [count for count in counts if count > most]
     if not beyond:
         return tuple(counts)
@@ -41,8 +41,12 @@ def visible_counts(setup: Setup, probe: str, counts: Sequence[int], beside: int 
     known += [count for count in beyond if count not in known]
     listed = ", ".join(map(str, beyond))
     own = "its own mask included"
-    if beside:
-        own = "besides its own mask" if beside == 1 else f"besides {beside} other tokens, its own mask among them"
+    if other_tokens:
+        own = (
+            "besides its own mask"
+            if other_tokens == 1
+            else f"besides {other_tokens} other tokens, its own mask among them"
+        )
     setup.note(
         f"{probe}: {listed} masks or fillers are not visible: an answer sees at most {most}, {own}, of its "
         f"block of {block} tokens; asked with {most} instead"

@@ -26,7 +26,7 @@ def evidence_means(group: Sequence[Record]) -> dict[str, float | None]:
 
 def entry_per_target(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """One entry for each thing looked at (an example, a kind of token, or a kind of token in a layer): "evidence" with
-    its "_low" and "_high" over tasks, beside the accuracy of the same prompts; likewise "gradient_input" where the
+    its "_low" and "_high" over tasks, with the accuracy of the same prompts; likewise "gradient_input" where the
     records have it."""
     found: dict[str, Entry] = {}
     for target, measure, values in _targets(group):

@@ -190,7 +190,7 @@ class Sentences:
     """How a score becomes a sentence of the page: what was seen, then what the interval allows to say.
 
     claims: by the direction of the interval (1 above zero, 0 not known, -1 below). change: what costs or raises.
-    seen: what was measured, in words. takes: what the score needs, where it was not measured. beside: a further
+    seen: what was measured, in words. takes: what the score needs, where it was not measured. addition: a further
     sentence. autoregressive: claim and reason for a model without masks, where that is a special case.
     """
 
@@ -200,7 +200,7 @@ class Sentences:
     seen: Callable[[Shown], str]
     takes: str
     no_skill: Callable[[Shown], str] | None = None
-    beside: Callable[[Shown], str] | None = None
+    addition: Callable[[Shown], str] | None = None
     autoregressive: tuple[str, str] | None = None
 
 
@@ -244,7 +244,7 @@ class Probe:
     points are one question asked several times, which intervals draw together. questions: how many a paired difference
     rests on, of probes without variants. scores, claims, extras: further parts of
     the summary (`extras` by their key). lead: what it contributes to the first screen of the page.
-    condition_words: texts for values of its conditions. beside: other probes whose records the claims need too.
+    condition_words: texts for values of its conditions. claims_also_read: other probes the claims need.
     columns: of the terminal's table in place of the accuracy, none if empty. tables: further tables of the terminal,
     from the summary.
     """
@@ -278,7 +278,7 @@ class Probe:
     questions: Callable[[Settings], int] | None = None
     scores: tuple[ScoreRule, ...] = ()
     claims: Callable[[Sequence[Record]], list[Claim]] | None = None
-    beside: tuple[str, ...] = ()
+    claims_also_read: tuple[str, ...] = ()
     extras: Mapping[str, Callable[[Sequence[Record]], Any]] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
     lead: Lead | None = None

@@ -108,7 +108,7 @@ class Entry(Typed, frozen=True, kw_only=True):
 OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
 MARKS_APART, MARKS_SPAN = 0.3, 0.8  # at most, of the way from one named place to the next: two marks, and all of them
 MASKS_AT_THE_END = "Masks at the end (k)"
-K_EQUALS = "k\u00a0=\u00a0{}"
+WITH_MASKS = "{} masks"
 
 
 class Summary(Typed, frozen=True, kw_only=True):
@@ -199,10 +199,10 @@ class Section:
 
     at: words for a place on the x axis in a sentence. spread: small counts are widened on the axis. x_names: names of
     places that are no numbers. name: tells two sections of one probe apart. says: sentences for a figure that is no
-    curve. side_by_side: shown only where models are compared. claims: which claims of the summary are told here, of the
+    curve. side_by_side: shown only where models are compared. claims: which claims of the summary are shown, of the
     number of relevant examples `relevant` (probes/examples.py). masks: says how many masks there were where entries'
     counts do not. effect: words for the change from a baseline to a point, such as `with 200 masks in place of 2`.
-    published: values of the paper at places of the x axis, in the figure's own unit, each with the name beside it;
+    published: values of the paper at places of the x axis, in the figure's own unit, each with the name next to it;
     published_measure: the key of the measure they are values of, where there are several.
     diagonal: both axes are shares from 0 to 1, and the line on which they are equal is drawn.
     """
@@ -236,8 +236,8 @@ class Lead:
     """A probe's part of the first screen of the page: a curve of the change of accuracy.
 
     entries: those of the curve, of one number of relevant examples, with `masks` as the place on the x axis.
-    name: of the curve, where it is drawn beside the main one. main: the screen is about this probe; the first other one
-    is drawn beside it. published: added to the names of the paper's values. advice: what to do, from a run's records.
+    name: of the curve, if it is drawn next to the main one. main: the screen is about this probe; the first other one
+    is drawn next to it. published: added to the names of the paper's values. advice: what to do, from a run's records.
     """
 
     entries: Callable[[Sequence[Entry]], Sequence[Entry]]

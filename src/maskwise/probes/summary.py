@@ -176,7 +176,7 @@ def rule_of_number(rule: ScoreRule, name: str, number: RelevantCount) -> ScoreRu
             topic=words.topic + named,
             seen=_seeing(words.seen, number),
             no_skill=None if words.no_skill is None else _seeing(words.no_skill, number),
-            beside=None if words.beside is None else _seeing(words.beside, number),
+            addition=None if words.addition is None else _seeing(words.addition, number),
         )
     return replace(rule, name=name, title=rule.title + named, sentences=words)
 
@@ -204,8 +204,8 @@ def claims_of(by_probe: ByProbe, probes: Sequence[Probe]) -> list[Claim]:
             continue
         numbers = numbers_in(own)
         for number in numbers:
-            beside = (with_number(by_probe.get(name, []), number) for name in probe.beside)
-            of_number = probe.claims(joined(with_number(own, number), *beside))
+            others = (with_number(by_probe.get(name, []), number) for name in probe.claims_also_read)
+            of_number = probe.claims(joined(with_number(own, number), *others))
             found += [claim_of_number(claim, number, number == numbers[0]) for claim in of_number]
     return holm([claim for claim in found if claim.n and not math.isnan(claim.nothing)])
 

@@ -46,4 +46,4 @@ def lead(line: str) -> None:
 
 def toast(problem: object) -> None:
     """A problem as a message over the page. Gradio renders it as HTML, so it is escaped."""
-    gr.Warning(str(escape(problem)))
+    gr.Warning(str(escape(problem)), title="Nothing was changed")

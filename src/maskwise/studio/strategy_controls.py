@@ -11,7 +11,7 @@ from maskwise.decoding.strategies import STRATEGIES, Parameter, Strategy, find_s
 from maskwise.studio.controls import CHEAP, slider
 from maskwise.studio.tracing import MOST_STEPS, decoding_options
 
-CANVAS_CHOICES = ("full", "growing", "window")
+CANVAS_CHOICES = ("fixed", "growing", "window")
 # Every parameter of every strategy has a slider of its own, which keeps its value while another strategy is chosen.
 PARAMETERS = tuple((strategy, parameter) for strategy in STRATEGIES for parameter in strategy.parameters)
 
@@ -29,7 +29,7 @@ def strategy_controls(title: str, rule: str) -> list[gr.components.Component]:
     with gr.Accordion("Steps, block, canvas, cache", open=False):
         steps = slider("Steps (0: one per token)", 0, MOST_STEPS, 0, visible=not find_strategy(rule).adaptive)
         block = gr.Dropdown([0, 4, 8, 16, 32], value=0, label="Block size (0: one block)")
-        canvas = gr.Radio(list(CANVAS_CHOICES), value="full", label="Canvas")
+        canvas = gr.Radio(list(CANVAS_CHOICES), value="fixed", label="Canvas: masks that the model sees")
         window = slider("Masks past the block", 0, 64, 8, visible=False)
         cache = gr.Radio(list(CACHES), value="none", label="Cache")
     chosen.input(_fitting, chosen, [chosen, steps, *sliders], **CHEAP)

@@ -50,7 +50,7 @@ def decoding_options(
         parameters=parameters or None,
         steps=None if find_strategy(rule).adaptive else steps or None,
         block=block or None,
-        canvas=None if canvas == "full" else canvas,
+        canvas=None if canvas == "fixed" else canvas,
         cache=cache,
         window=window if canvas == "window" else None,
     )

@@ -65,8 +65,8 @@ class SharedSettings:
     # Evaluation
     eval_every: int = _option(50, "Steps between evaluations; 0 measures before and after only.", at_least=0)
     held_out: int = _option(64, "Examples kept for evaluation, at most a fifth of the data.", at_least=0)
-    few: int = _option(2, "Masks appended at evaluation: few...", at_least=0)
-    many: int = _option(200, "... and many, more than few.")
+    few: int = _option(2, "Few masks, appended at evaluation.", at_least=0)
+    many: int = _option(200, "Many masks, appended at evaluation.")
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,21 @@ class TuneSettings(SharedSettings):
     """The defaults are those of Piskorz et al. (arXiv 2511.21338) for Base models where the paper states them."""
 
     # The loss: alpha * CE + beta * TV (KL if anchored)
-    alpha: float = _option(0.1, "Weight of the cross-entropy; 0 is TV alone.", at_least=0)
-    beta: float = _option(1.0, "Weight of the total variation; 0 is CE alone.", at_least=0)
-    one_branch: bool = _option(False, "Gradient through the first view only.", "--one-branch")
+    alpha: float = _option(0.1, "Weight of the cross-entropy (CE).", at_least=0)
+    beta: float = _option(1.0, "Weight of the total variation.", at_least=0)
+    one_branch: bool = _option(False, "Gradient through one of the two copies only.", "--one-branch")
     # the second view has no masks appended and is predicted by the untuned model
-    anchored: bool = _option(False, "Match the untuned model's answers without masks.", "--anchored/--both-views")
+    anchored: bool = _option(False, "Train towards the untuned model's answers.", "--anchored/--both-views")
     # so that the predictions with few masks stay as they are
     held: float = _option(0.0, "Share of anchored pairs with at most 4 masks appended, below 1.", at_least=0)
     mask_low: float = 0.2  # p ~ U(mask_low, mask_high)
     mask_high: float = 0.8
     # The views
     context: int = _option(1024, "Tokens of prompt, answer and masks together.")
-    max_masks: int = _option(600, "Most masks appended; 0 is the sham control.", at_least=0)
-    curriculum: int = _option(5000, "Micro-batches until that many; 0 starts there.", at_least=0)
+    max_masks: int = _option(600, "Most masks appended; 0: none, as a control.", at_least=0)
+    curriculum: int = _option(5000, "Micro-batches until --max-masks is reached.", at_least=0)
     # visible end-of-text padding to equal length
-    pad_eos: bool = _option(False, "Pad visibly, as the paper, not pack.", "--pad-eos")
+    pad_eos: bool = _option(False, "Pad with visible end tokens, as the paper.", "--pad-eos")
     text_piece: int = 256  # tokens of a continuation pair cut from plain text
     # The optimiser
     steps: int = _default(SharedSettings, "steps", 930)

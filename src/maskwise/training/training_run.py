@@ -13,6 +13,7 @@ from accelerate import PartialState
 from transformers import TrainerCallback
 
 from maskwise.models.checkpoints.adapter_base import FIELD, digest_of
+from maskwise.models.checkpoints.examine import find_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
@@ -108,6 +109,7 @@ def _run(
     processes.wait_for_everyone()
     if (out / "result.json").exists():
         return read_json(out / "result.json", "choose another --out")
+    _refuse_untrainable(model)
     refuse_block_models(model, settings)
     reporters = chosen_reporters(target.tensorboard, target.report_to)
     model = _opened(model, settings, target, processes.device)
@@ -153,16 +155,20 @@ def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarg
         # A step of the usual size is less than half a unit in the last place of most half-precision weights.
         dtype = "float32" if settings.full and target.dtype == "auto" else target.dtype
         opened = open_model(str(model), dtype, device, check_weights=target.check_weights)
-    if opened.mask_id is None:
-        raise UserError(
-            f"{opened.name if isinstance(model, Model) else model} is autoregressive and has no mask token: turn it "
-            "into a diffusion model first (convert)"
-        )
-    if opened.family.noised:
-        raise UserError(
-            f"{opened.name} was trained on random tokens, which no objective here draws: train it with NeMo Automodel"
-        )
     return opened
+
+
+def _refuse_untrainable(model: str | Path | Model) -> None:
+    """By the published name or config.json, before anything is fetched or read."""
+    name, family = (model.name, model.family) if isinstance(model, Model) else (str(model), find_family(model))
+    if model.mask_id is None if isinstance(model, Model) else family.causal:
+        raise UserError(
+            f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
+        )
+    if family.noised:
+        raise UserError(
+            f"{name} was trained on random tokens, which no objective here draws: train it with NeMo Automodel"
+        )
 
 
 @contextmanager

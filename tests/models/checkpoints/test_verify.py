@@ -66,7 +66,7 @@ def folder_with_code(tmp_path):
 
 
 def with_code(net, code, folder):
-    """The net in published form, with "original" code beside it."""
+    """The net in published form, with "original" code next to it."""
     net.save_pretrained(folder)
     (folder / "original.py").write_text(code)
     settings = json.loads((folder / "config.json").read_text())

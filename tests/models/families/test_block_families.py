@@ -97,10 +97,10 @@ def blockwise_experts(s, name, h, config):
         worth = biased[first : first + config.block_size].max(dim=0).values.tolist()
         admitted = sorted(range(config.num_experts), key=worth.__getitem__)[-config.expert_capacity :]
         chosen = sorted(admitted, key=biased[place].tolist().__getitem__)[-config.num_experts_per_tok :]
-        told = sum(
+        output = sum(
             score[place, e] / score[place, chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen
         )
-        out.append(told * config.routed_scaling_factor + gated_mlp(s, f"{name}.shared_experts", token))
+        out.append(output * config.routed_scaling_factor + gated_mlp(s, f"{name}.shared_experts", token))
     return torch.stack(out)
 
 
@@ -114,8 +114,8 @@ def grouped_experts(s, name, x, config):
         groups = sorted(range(config.n_group), key=worth.__getitem__)[-config.topk_group :]
         allowed = [e for e in range(config.num_experts) if e // size in groups]
         chosen = sorted(allowed, key=biased.tolist().__getitem__)[-config.num_experts_per_tok :]
-        told = sum(score[e] / score[chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen)
-        out.append(told * config.routed_scaling_factor + gated_mlp(s, f"{name}.shared_experts", token))
+        output = sum(score[e] / score[chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen)
+        out.append(output * config.routed_scaling_factor + gated_mlp(s, f"{name}.shared_experts", token))
     return torch.stack(out)
 
 
@@ -136,8 +136,8 @@ def dense_qwen(net, ids):
             q, k = (
                 rms_norm(p, s[f"{b}.self_attn.{one}_norm.weight"], c.rms_norm_eps) for one, p in (("q", q), ("k", k))
             )
-        told = dense_heads(q, k, v, c.rope_parameters["rope_theta"], c.head_dim, c.attention_block)
-        x = x + told @ s[f"{b}.self_attn.o_proj.weight"].T
+        output = dense_heads(q, k, v, c.rope_parameters["rope_theta"], c.head_dim, c.attention_block)
+        x = x + output @ s[f"{b}.self_attn.o_proj.weight"].T
         h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
         experts = f"{b}.mlp.gate.weight" in s
         x = x + (normalised_experts(s, f"{b}.mlp", h, c) if experts else gated_mlp(s, f"{b}.mlp", h))
@@ -154,8 +154,8 @@ def dense_llada2(net, ids):
         q = rms_norm(fused[:, : c.num_attention_heads], s[f"{b}.attention.query_layernorm.weight"], c.rms_norm_eps)
         k, v = fused[:, c.num_attention_heads :].chunk(2, dim=1)
         k = rms_norm(k, s[f"{b}.attention.key_layernorm.weight"], c.rms_norm_eps)
-        told = dense_heads(q, k, v, c.rope_parameters["rope_theta"], c.head_dim // 2, c.block_size)
-        x = x + told @ s[f"{b}.attention.dense.weight"].T
+        output = dense_heads(q, k, v, c.rope_parameters["rope_theta"], c.head_dim // 2, c.block_size)
+        x = x + output @ s[f"{b}.attention.dense.weight"].T
         h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
         experts = grouped_experts if c.expert_capacity is None else blockwise_experts
         x = x + (gated_mlp(s, f"{b}.mlp", h) if n < c.first_k_dense_replace else experts(s, f"{b}.mlp", h, c))
@@ -394,7 +394,7 @@ def test_a_part_of_a_head_that_cannot_be_turned_is_refused(factor):
         llada2_net(partial_rotary_factor=factor)
 
 
-def test_a_mask_outside_the_vocabulary_is_told_from_the_configuration_alone(tmp_path):
+def test_a_mask_outside_the_vocabulary_is_found_from_the_configuration_alone(tmp_path):
     sdar_net(mask_token_id=64).config.save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"no mask token \(64 is outside 0..63\)"):
         read_config(tmp_path, SDAR)
@@ -473,7 +473,7 @@ def test_the_growing_canvas_shows_nothing_of_the_models_block_after_the_active_o
 
 
 @pytest.mark.parametrize("steps", [3, 6])
-def test_a_sequence_takes_the_same_steps_beside_one_with_more_blocks(steps):
+def test_a_sequence_takes_the_same_steps_next_to_one_with_more_blocks(steps):
     model, prompts = tiny_llada2(), [[7] * 8, [7] * 9]  # two blocks of 8, and three
     together = mw.generate(model, prompts, max_new_tokens=16, steps=steps)
     alone = [mw.generate(model, [prompt], max_new_tokens=16, steps=steps)[0] for prompt in prompts]
@@ -491,18 +491,18 @@ def test_as_many_steps_as_asked_for_are_taken_wherever_in_a_block_the_prompt_end
 
 
 @pytest.mark.parametrize(
-    "given, told",
+    "given, output",
     [
         (["--block", "3"], r"block 3 does not divide the model's blocks of 4 tokens \(block_size of its config.json\)"),
         (["--canvas", "fixed"], "sees no masks after its block of 4 tokens: leave canvas fixed out"),
     ],
 )
-def test_the_command_refuses_what_the_configuration_tells_before_it_looks_for_weights(given, told, tmp_path):
+def test_the_command_refuses_what_the_configuration_tells_before_it_looks_for_weights(given, output, tmp_path):
     sdar_net().config.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": ["SDARForCausalLM"]}))
     done = CliRunner().invoke(app, ["generate", str(tmp_path), "hello", "-n", "12", *given])
-    assert done.exit_code == 2 and re.search(told, done.stderr)
+    assert done.exit_code == 2 and re.search(output, done.stderr)
     assert "model.safetensors" in CliRunner().invoke(app, ["generate", str(tmp_path), "hello", "-n", "12"]).stderr
 
 
@@ -536,11 +536,11 @@ def test_a_likelihood_is_the_sum_over_the_blocks(make):
     model = make()
     draws = torch.Generator().manual_seed(5)
     prompt, answer = (torch.randint(0, 60, (n,), generator=draws).tolist() for n in (6, 15))
-    by_hand, told = 0.0, [*prompt, *answer]
-    for place in range(len(prompt), len(told)):
-        end = min((place // model.block + 1) * model.block, len(told))
-        row = model.predict([[*told[:place], *[model.mask_id] * (end - place)]], [[place]])[0][0]
-        by_hand += float(row.log_softmax(-1)[told[place]])
+    by_hand, output = 0.0, [*prompt, *answer]
+    for place in range(len(prompt), len(output)):
+        end = min((place // model.block + 1) * model.block, len(output))
+        row = model.predict([[*output[:place], *[model.mask_id] * (end - place)]], [[place]])[0][0]
+        by_hand += float(row.log_softmax(-1)[output[place]])
     found = log_likelihoods(model, [(prompt, answer), (prompt, answer[:1])], "chain")
     assert found[0].log_likelihood == pytest.approx(by_hand, abs=1e-4) and found[0].tokens == 15
     assert found[1].greedy is not None and found[1].forwards == 1

@@ -1,14 +1,18 @@
 """DiffusionGemma: k masks are a canvas of k random tokens, and the logits are those of transformers' own class."""
 
+import json
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.random_canvas import diffusion_gemma_net, save_diffusion_gemma
+from maskwise.cli import app
 from maskwise.decoding.generate import prompt_generators
+from maskwise.decoding.likelihood import log_likelihoods
 from maskwise.models.batch import Batch
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.families import NOISE_DRAWS
@@ -115,6 +119,14 @@ def test_generation_is_that_of_transformers_sampler_and_the_same_for_the_same_se
     assert max(made[0].order) == made[0].forwards - 1 and len(made[0].order) == 12
 
 
+@pytest.mark.parametrize("more, sampler", [((), "transformers"), (("--rule", "margin"), None)])
+def test_the_command_uses_its_own_sampler_too(folder, more, sampler):
+    words = ["generate", str(folder), "Once upon a time", "-n", "4", "--json", *more]
+    done = CliRunner().invoke(app, words, prog_name="maskwise")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["settings"].get("sampler") == sampler
+
+
 def test_our_strategies_fill_a_canvas_of_the_asked_size(model):
     (made,) = mw.generate(model, [[5, 6, 7]], max_new_tokens=4, rule="margin")
     canvas = [5, 6, 7, *[model.mask_id] * 4]
@@ -140,10 +152,30 @@ def test_options_that_need_a_mask_token_are_refused(model, given, reason):
         mw.generate(model, [[5, 6, 7]], max_new_tokens=8, **given)
 
 
-def test_training_is_refused(model, tmp_path):
-    (tmp_path / "pairs.jsonl").write_text('{"prompt": "a", "answer": "b"}\n' * 4)
-    with pytest.raises(UserError, match="no objective here draws"):
-        mw.tune(model, tmp_path / "pairs.jsonl", tmp_path / "out", steps=1)
+def test_a_likelihood_is_the_chain_of_first_canvas_positions(model):
+    prompt, answer, masks = [5, 6, 7], [40, 41, 42], 2
+    found = log_likelihoods(model, [(prompt, answer)], masks=masks)[0]
+    total = 0.0
+    for place, token in enumerate(answer):
+        given = [*prompt, *answer[:place]]
+        canvas = [model.mask_id] * (len(answer) - place + masks)
+        total += float(model.predict([[*given, *canvas]], [[len(given)]])[0][0].log_softmax(-1)[token])
+    assert (found.method, found.log_likelihood) == ("chain", pytest.approx(total, abs=1e-4))
+    with pytest.raises(UserError, match="only the chain rule applies"):
+        log_likelihoods(model, [(prompt, answer)], method="exact")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_training_and_mitigations_are_refused_before_anything_is_asked(model, tmp_path, named):
+    """By its published name before it is fetched: the tests reach no network."""
+    given = "google/diffusiongemma-26B-A4B-it" if named else model
+    data = tmp_path / "pairs.jsonl"
+    data.write_text('{"prompt": "a", "answer": "b"}\n' * 4)
+    for train in (mw.tune, mw.train):
+        with pytest.raises(UserError, match="no objective here draws"):
+            train(given, data, tmp_path / "out", steps=1)
+    with pytest.raises(UserError, match="no mask token, which these mitigations change"):
+        mw.cures(given, out=tmp_path / "out")
 
 
 # Diagnosis

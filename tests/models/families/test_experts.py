@@ -23,7 +23,7 @@ WIDTH, INNER, COUNT = 16, 24, 5
 
 
 class Given(nn.Module):
-    """A router that chooses what it was told to."""
+    """A router that chooses what the test sets."""
 
     def __init__(self, share, chosen):
         super().__init__()

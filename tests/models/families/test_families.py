@@ -138,8 +138,8 @@ def test_the_blocks_of_a_folder_are_those_of_its_config_and_messages_say_where_t
     make().save_pretrained(tmp_path)
     edit_config(tmp_path, **{field: 16})
     assert describe_checkpoint(str(tmp_path))["block"] == mw.open(tmp_path).block == 16
-    told = CliRunner().invoke(app, ["models", str(tmp_path)]).stdout
-    assert f"\nover blocks of 16{', shifted' if make is fast_dllm_net else ''}; adapters" in told
+    shown = CliRunner().invoke(app, ["models", str(tmp_path)]).stdout
+    assert f"\nover blocks of 16{', shifted' if make is fast_dllm_net else ''}; adapters" in shown
     with pytest.raises(UserError, match=rf"blocks of 16 tokens \({field} of its config.json\): choose one that does"):
         mw.generate(mw.open(tmp_path), [[1, 2]], 12, block=6)
 

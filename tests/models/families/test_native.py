@@ -85,10 +85,10 @@ def dense_experts(state, name, x, at_once):
     out = []
     for token in x:
         chance = linear(state, f"{name}.gate", token).softmax(-1)
-        told = torch.zeros_like(token)
+        output = torch.zeros_like(token)
         for expert in chance.argsort(descending=True)[:at_once].tolist():
-            told += chance[expert] * gated_mlp(state, f"{name}.experts.{expert}", token)
-        out.append(told)
+            output += chance[expert] * gated_mlp(state, f"{name}.experts.{expert}", token)
+        out.append(output)
     return torch.stack(out)
 
 
@@ -155,7 +155,7 @@ def test_illada_equals_the_dense_reference(shape):
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_illada_opens_from_files_of_its_published_form(stored, tmp_path):
-    """The mask is named nowhere; the tied head is stored beside the embedding or left out."""
+    """The mask is named nowhere; the tied head is stored with the embedding or left out."""
     net = illada_net(seed=3)
     net.save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")

@@ -51,7 +51,7 @@ def test_one_model_has_a_curve_per_series() -> None:
         location_masks=[entry(0.5, 50, location=at, masks=50) for at in (40, 0)] + [entry(0.9, 2, location=0, masks=2)],
     )
     (panel,) = panels(section("location-masks"), [one])
-    assert [curve.name for curve in panel.curves] == ["k = 2", "k = 50"]
+    assert [curve.name for curve in panel.curves] == ["2 masks", "50 masks"]
     assert panel.curves[1].x == (0, 40) and panel.curves[1].y == (0.5, 0.5)
     assert panel.chance == pytest.approx(1 / 3)
 
@@ -64,7 +64,7 @@ def test_several_models_have_a_panel_per_series_and_keep_their_colours() -> None
     assert [(curve.name, curve.style) for panel in drawn for curve in panel.curves] == [("second", 1), ("second", 1)]
 
 
-def test_the_filler_control_stands_beside_the_masks() -> None:
+def test_the_filler_control_is_drawn_with_the_masks() -> None:
     one = reading("m", mask_count=[entry(0.8, 2, masks=2)], filler=[entry(0.7, fillers=100, filler=".")])
     (panel,) = panels(section("filler"), [one])
     assert [(curve.name, curve.x, curve.y) for curve in panel.curves] == [
@@ -237,7 +237,7 @@ def test_the_paper_s_gradient_norms_are_marks_of_their_figure(tmp_path: Path) ->
 
 
 def test_a_legend_names_curves_alone() -> None:
-    """Not the zero line, nor the marks, which have their names beside them."""
+    """Not the zero line, nor the marks, which have their names next to them."""
     curves = tuple(
         Curve(name, i, (2, 200), (0.0, -9.0), (None,) * 2, (None,) * 2) for i, name in enumerate(("a", "_b"))
     )

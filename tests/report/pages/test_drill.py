@@ -72,7 +72,7 @@ def test_each_task_has_its_own_drawing(tmp_path: Path) -> None:
     (section,) = [section for probe, section in sections_for([reading]) if probe == "mask-count"]
     found = small_multiples("mask-count", section, reading)
     assert [one.task for one in found] == [f"task-{number}" for number in range(4)]
-    assert found[0].words == "80\u00a0% at k\u00a0=\u00a02, 50\u00a0% at k\u00a0=\u00a0100"
+    assert found[0].words == "80\u00a0% at 2 masks, 50\u00a0% at 100 masks"
     ((style, ((left, high), (right, low))),) = found[0].curves
     assert style == 0 and left == pytest.approx(5) and right == pytest.approx(115)
     assert high == pytest.approx(51 - 0.8 * 46, abs=0.1) and low == pytest.approx(51 - 0.5 * 46, abs=0.1)

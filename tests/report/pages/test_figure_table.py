@@ -1,4 +1,4 @@
-"""Several models in one section: a heading with the result of each, marks beside each other, the place in the table."""
+"""Several models in one section: a heading with each result, marks next to each other, the place in the table."""
 
 from types import SimpleNamespace
 
@@ -40,7 +40,7 @@ def test_the_place_on_the_x_axis_is_a_column_unless_the_condition_names_it():
     assert figure_table(NAMED, [A])["head"] == ["setting", "Share", "answers"]
 
 
-def test_marks_of_two_models_stand_beside_each_other_around_the_name():
+def test_marks_of_two_models_stand_next_to_each_other_around_the_name():
     (panel,) = panels(UNNAMED, [A, B])
     first, second = (curve.x for curve in panel.curves)
     assert [(low + high) / 2 for low, high in zip(first, second, strict=True)] == [0, 1]

@@ -75,9 +75,9 @@ def test_runs_are_one_table_with_scores_intervals_settings_and_versions(
     firsts = [line.split()[0] for line in lines if line.startswith(("taxed", "level", "guesser", "tiny-qwen"))]
     assert firsts[:4] == ["taxed", "level", "guesser", "tiny-qwen"]  # those without a value come last
     assert "64 %" in next(line for line in lines if line.startswith("taxed"))
-    told = " ".join(" ".join(lines).split())
-    assert "taxed: quick, 10 points, seed 3, float32; maskwise 0.1.0 torch 2.13.0" in told
-    assert "unfinished" in told and "These runs differ in seed" in told
+    output = " ".join(" ".join(lines).split())
+    assert "taxed: quick, 10 points, seed 3, float32; maskwise 0.1.0 torch 2.13.0" in output
+    assert "unfinished" in output and "These runs differ in seed" in output
 
 
 def test_the_page_needs_no_script_and_its_ranks_sort_by_every_column(runs: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_one_run_is_drawn_into_its_own_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_runs_go_beside_the_first_and_json_is_one_object(tmp_path: Path) -> None:
+def test_several_runs_go_next_to_the_first_and_json_is_one_object(tmp_path: Path) -> None:
     folders = [str(write_run(tmp_path / name, mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2])) for name in ("a", "b")]
     result = CliRunner().invoke(app, ["report", *folders, "--json"])
     printed = json.loads(result.stdout)

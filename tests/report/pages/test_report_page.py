@@ -141,7 +141,7 @@ def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
     # each probe.
     assert len(drawn) == (1 + 4) * 2 + 4 + 3 + 4 * 4
     assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in drawn)
-    assert any("80.0\u00a0% at k\u00a0=\u00a02" in (attrs["aria-label"] or "") for attrs in drawn)
+    assert any("80.0\u00a0% at 2 masks" in (attrs["aria-label"] or "") for attrs in drawn)
 
 
 @pytest.mark.slow
@@ -258,7 +258,7 @@ def test_what_is_true_of_all_models_is_said_once(tmp_path: Path) -> None:
     assert "Not measured" not in words and "Appended masks" not in words  # of a probe that was not run
 
 
-def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
+def test_two_runs_of_one_model_are_distinguished(tmp_path: Path) -> None:
     words = draw(
         tmp_path,
         write_run(tmp_path / "before", only("location")),

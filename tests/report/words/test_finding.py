@@ -31,7 +31,7 @@ def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
     )
     far = position_probes([9, 10, 8, 9], [4, 5, 3, 4]) + mask_probes(SAME, [6, 7, 5, 6])
     assert found(tmp_path / "far", (far, DIFFUSION)).sentence.startswith(
-        "tiny-llada loses 50.0\u00a0points of accuracy with the examples moved away from the question (location"
+        "tiny-llada loses 50.0\u00a0points of accuracy with the examples moved away from the question (0 instead"
     )
     stops = [*mask_probes(SAME, SAME)[:-1], ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)]
     assert found(tmp_path / "stops", (stops, DIFFUSION)).sentence.startswith(
@@ -50,9 +50,9 @@ def test_what_is_certain_of_an_effect_counts_not_its_estimate(tmp_path: Path) ->
         ("recall", {"question": "right", "distance": at, "masks": 2, "fillers": 0}, 2, [right])
         for at, right in (("near", 9), ("far", 5))
     ]
-    told = found(tmp_path, (few + mask_probes(SAME, [5, 6, 4, 5]), DIFFUSION))
-    assert "with 100 masks instead of 2" in told.sentence and "40.0" not in told.sentence
-    assert [number.value for number in told.numbers] == ["−30.0\u00a0points", "−40.0\u00a0points", "0.0\u00a0points"]
+    text = found(tmp_path, (few + mask_probes(SAME, [5, 6, 4, 5]), DIFFUSION))
+    assert "with 100 masks instead of 2" in text.sentence and "40.0" not in text.sentence
+    assert [number.value for number in text.numbers] == ["−30.0\u00a0points", "−40.0\u00a0points", "0.0\u00a0points"]
 
 
 def test_a_heading_states_a_change_only_where_it_is_significant_among_all_changes(tmp_path: Path) -> None:
@@ -76,12 +76,12 @@ def test_a_heading_states_a_change_only_where_it_is_significant_among_all_change
 
 
 def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_path: Path) -> None:
-    told = found(tmp_path, (KNOWN, DIFFUSION))
-    assert len(told.numbers) == 3 and "of 4 changes" in told.beside
-    masks = next(number for number in told.numbers if "masks instead of 2" in number.what)
+    text = found(tmp_path, (KNOWN, DIFFUSION))
+    assert len(text.numbers) == 3 and "of 4 changes" in text.note
+    masks = next(number for number in text.numbers if "masks instead of 2" in number.what)
     assert masks.detected and masks.value == "−30.0\u00a0points"
     assert masks.interval == "95\u00a0% interval −45.2 to −16.2"
-    stops = next(number for number in told.numbers if "full stops" in number.what)
+    stops = next(number for number in text.numbers if "full stops" in number.what)
     assert not stops.detected and stops.interval.startswith(
         "nothing detected: at most 7.2\u00a0points (95\u00a0% interval"
     )
@@ -95,10 +95,10 @@ def test_a_run_that_is_too_small_says_so(tmp_path: Path) -> None:
     assert not any(number.detected for number in alone.numbers)
     assert all(number.interval.startswith("inconclusive: too few questions (95") for number in alone.numbers)
     folders = [write_run(tmp_path / asked[0][0] / str(n), asked, DIFFUSION) for n, asked in enumerate((small, other))]
-    beside, compared = finding(read_all(folders)), finding(read_all(folders), compared=True)
-    assert beside.sentence.startswith("Inconclusive whether lab/tiny-llada (")
+    together, compared = finding(read_all(folders)), finding(read_all(folders), compared=True)
+    assert together.sentence.startswith("Inconclusive whether lab/tiny-llada (")
     assert compared.sentence.startswith("Inconclusive whether lab/tiny-llada (")
-    assert "at most" not in f"{alone} {beside} {compared}"
+    assert "at most" not in f"{alone} {together} {compared}"
     headings = [effect.heading for effect in effects_of(read_all(folders)[0])]
     assert headings and all(heading.startswith("Inconclusive whether accuracy changes") for heading in headings)
 
@@ -114,8 +114,8 @@ def test_one_inconclusive_change_does_not_speak_for_the_others(tmp_path: Path) -
     assert f"{sum(one.undecided for one in wide)} of {all_of_them} changes are inconclusive" in sentence
 
 
-def test_two_models_are_told_by_their_paired_difference(tmp_path: Path) -> None:
-    """30 points lost less none, question by question; not told where the questions were others."""
+def test_two_models_are_compared_by_their_paired_difference(tmp_path: Path) -> None:
+    """30 points lost less none, question by question; not given where the questions were others."""
     runs = (mask_probes(SAME, SAME), DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
     numbers = found(tmp_path / "same", *runs).numbers
     assert [number.value for number in numbers] == ["−30.0\u00a0points", "0.0\u00a0points", "−30.0\u00a0points"]
@@ -126,7 +126,7 @@ def test_two_models_are_told_by_their_paired_difference(tmp_path: Path) -> None:
     assert len(finding(read_all(folders)).numbers) == 2
 
 
-def test_two_models_are_told_apart_by_what_masks_take_from_them(tmp_path: Path) -> None:
+def test_two_models_are_distinguished_by_what_masks_cost_them(tmp_path: Path) -> None:
     healthy = mask_probes(SAME, SAME)
     sentence = found(tmp_path, (healthy, DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)).sentence
     lost = (
@@ -142,20 +142,20 @@ def test_two_models_are_told_apart_by_what_masks_take_from_them(tmp_path: Path) 
 def test_a_comparison_leads_with_its_verdict(tmp_path: Path) -> None:
     healthy, hurt = (mask_probes(SAME, SAME), DIFFUSION), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
     cases = {"cured": (hurt, healthy), "harmed": (healthy, hurt), "same": (hurt, (hurt[0], DIFFUSION))}
-    told = {}
+    text = {}
     for name, runs in cases.items():
         folders = [write_run(tmp_path / f"{name}{number}", *run) for number, run in enumerate(runs)]
-        told[name] = finding(read_all(folders), compared=True).sentence
-    assert told["cured"].startswith(
+        text[name] = finding(read_all(folders), compared=True).sentence
+    assert text["cured"].startswith(
         "tiny-llada loses 30.0\u00a0points less than tiny-llada+distracted (planted) when 100 masks"
     )
-    assert told["harmed"].startswith("tiny-llada+distracted (planted) loses 30.0\u00a0points more than tiny-llada when")
-    assert told["same"].startswith("No difference was detected between the losses of tiny-llada")
+    assert text["harmed"].startswith("tiny-llada+distracted (planted) loses 30.0\u00a0points more than tiny-llada when")
+    assert text["same"].startswith("No difference was detected between the losses of tiny-llada")
     assert all(
-        sentence.endswith("nats (no interval).") for sentence in told.values()
+        sentence.endswith("nats (no interval).") for sentence in text.values()
     )  # judged by accuracy and likelihood
-    assert "from 80.0\u00a0% to 80.0\u00a0% with 2 masks and from 50.0\u00a0% to 80.0\u00a0% with 100" in told["cured"]
-    assert "with 100 masks accuracy falls, −30.0\u00a0points (" in told["harmed"]
+    assert "from 80.0\u00a0% to 80.0\u00a0% with 2 masks and from 50.0\u00a0% to 80.0\u00a0% with 100" in text["cured"]
+    assert "with 100 masks accuracy falls, −30.0\u00a0points (" in text["harmed"]
 
 
 def test_lowering_the_accuracy_with_two_masks_is_not_credited(tmp_path: Path) -> None:
@@ -167,14 +167,14 @@ def test_lowering_the_accuracy_with_two_masks_is_not_credited(tmp_path: Path) ->
         )
         for name, two, model in (("before", high, DIFFUSION), ("after", low, DIFFUSION | {"name": "tuned"}))
     ]
-    told = finding(read_all(runs), compared=True)
-    assert told.sentence.replace("\u00a0", " ").startswith(
+    text = finding(read_all(runs), compared=True)
+    assert text.sentence.replace("\u00a0", " ").startswith(
         "Accuracy with 200 masks does not rise significantly from tiny-llada to tuned. Accuracy goes from 80.0 % to "
         "50.0 % with 2 masks and from 50.0 % to 50.0 % with 200 (0 % of the loss recovered, "
     )
-    assert "As a mitigation it does not count: with 200 masks accuracy does not rise significantly" in told.sentence
-    assert "less" not in told.sentence and "loses" not in told.sentence
-    assert (told.numbers[-1].what, told.numbers[-1].value, told.numbers[-1].detected) == (
+    assert "As a mitigation it does not count: with 200 masks accuracy does not rise significantly" in text.sentence
+    assert "less" not in text.sentence and "loses" not in text.sentence
+    assert (text.numbers[-1].what, text.numbers[-1].value, text.numbers[-1].detected) == (
         "Accuracy, 200 masks: tuned less tiny-llada, paired", "0.0\u00a0points", False,
     )  # fmt: skip
 
@@ -234,28 +234,28 @@ def test_fillers_after_two_masks_are_counted_with_them(tmp_path: Path) -> None:
     assert panel.curves[1].x == (2, 100)
 
 
-def test_beside_what_masks_do_to_several_models_a_larger_effect_is_told(tmp_path: Path) -> None:
+def test_a_larger_effect_than_that_of_masks_is_stated_for_several_models(tmp_path: Path) -> None:
     stops = ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)
     healthy, harmed = [*mask_probes(SAME, SAME)[:-1], stops], mask_probes(SAME, [5, 6, 4, 5])[:2]
-    told = found(tmp_path / "larger", (healthy, DIFFUSION), (harmed, PLANTED))
-    assert told.sentence.startswith("tiny-llada+distracted (planted) loses 30.0")
-    assert told.beside.startswith(
+    text = found(tmp_path / "larger", (healthy, DIFFUSION), (harmed, PLANTED))
+    assert text.sentence.startswith("tiny-llada+distracted (planted) loses 30.0")
+    assert text.note.startswith(
         "A larger effect: tiny-llada loses 80.0\u00a0points of accuracy with 100 full stops after the closed answer"
     )
-    assert found(tmp_path / "none", (harmed, DIFFUSION), (harmed, PLANTED)).beside == ""
+    assert found(tmp_path / "none", (harmed, DIFFUSION), (harmed, PLANTED)).note == ""
 
 
-def test_a_model_without_masks_beside_one_with_them_is_not_the_finding(tmp_path: Path) -> None:
+def test_a_model_without_masks_next_to_one_with_them_is_not_the_finding(tmp_path: Path) -> None:
     """Whichever comes first: the sentence and the curve name the model that was asked."""
     runs = (position_probes([9] * 4, [6] * 4), AUTOREGRESSIVE), (mask_probes(SAME, [5, 6, 4, 5]), PLANTED)
     for number, order in enumerate((runs, runs[::-1])):
-        told = found(tmp_path / str(number), *order)
-        assert told.sentence.startswith("tiny-llada+distracted (planted) loses 30.0")
-        assert [curve.name for curve in told.panel.curves] == ["tiny-llada+distracted (planted)"]
+        text = found(tmp_path / str(number), *order)
+        assert text.sentence.startswith("tiny-llada+distracted (planted) loses 30.0")
+        assert [curve.name for curve in text.panel.curves] == ["tiny-llada+distracted (planted)"]
 
 
 def test_without_mask_counts_the_chart_is_that_of_the_largest_effect(tmp_path: Path) -> None:
-    told = found(tmp_path, (position_probes([9] * 4, [6] * 4)[:2], DIFFUSION))
-    assert told.panel.curves[0].y == pytest.approx((0.6, 0.9)) and "examples moved away" in told.sentence
+    text = found(tmp_path, (position_probes([9] * 4, [6] * 4)[:2], DIFFUSION))
+    assert text.panel.curves[0].y == pytest.approx((0.6, 0.9)) and "examples moved away" in text.sentence
     two = position_probes([9] * 4, [6] * 4), DIFFUSION
     assert found(tmp_path / "two", two, two).panel is None

@@ -96,15 +96,15 @@ def test_what_masks_do(score: Any, claim: str, evidence: str) -> None:
 
 def test_where_no_answer_differed_the_page_says_what_it_cannot_have_seen() -> None:
     same = reading(locality=(0.0, -0.46, 0.46), mask_tax=(0.0, -0.46, 0.46))
-    told = "0 of 10 answers became right or wrong; 95 % upper bound 25.9 %"  # 1 - .05^(1/10)
+    text = "0 of 10 answers became right or wrong; 95 % upper bound 25.9 %"  # 1 - .05^(1/10)
     looks, masks, *_ = opening(same)
     assert looks.claim == "No difference between near and distant context was detected."
-    nothing = f"nothing here, 95 % interval −46.0 to 46.0 %; {told}."
+    nothing = f"nothing here, 95 % interval −46.0 to 46.0 %; {text}."
     assert f"moving the examples away costs {nothing}" in looks.evidence.replace(NBSP, " ")
     assert f"on average more masks cost {nothing}" in masks.evidence.replace(NBSP, " ")
     shown = {tile.name: tile.interval.replace(NBSP, " ") for tile in tiles(same)}
     assert (
-        shown["Locality"] == shown["Mask tax"] == (f"nothing detected: at most 46 %; 95 % interval −46 to 46 %; {told}")
+        shown["Locality"] == shown["Mask tax"] == (f"nothing detected: at most 46 %; 95 % interval −46 to 46 %; {text}")
     )
 
 
@@ -130,7 +130,7 @@ def test_how_sure() -> None:
     assert opening(few)[-1].evidence.startswith("980 answers, up to 10 test points in each of 4 tasks")
 
 
-def test_a_claim_is_told_with_each_models_own_skill() -> None:
+def test_a_claim_is_stated_with_each_models_own_skill() -> None:
     def solver(label: str, skill: float, verdict: str) -> Reading:
         claim = Claim(name="speed-copy", finding="speed-copy", relevant=None, claim="costs little", n=9, nothing=0.0,
                       measure="solved slowly less at once", skill=skill, asked=0.0, alone=verdict,

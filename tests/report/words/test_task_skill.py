@@ -42,9 +42,9 @@ def test_a_model_that_is_never_right_is_not_called_healthy_anywhere(tmp_path: Pa
     page, _ = build([reading])
     first = finding([reading])
     card = card_of_run(reading)
-    for told in (page, card, first_screen(reading), first.sentence, " ".join(capsys.readouterr().out.split())):
-        assert NOT_ABLE.replace("\u00a0", " ") in told.replace("\u00a0", " ")
-        assert not [words for words in HEALTHY if words in told]
+    for output in (page, card, first_screen(reading), first.sentence, " ".join(capsys.readouterr().out.split())):
+        assert NOT_ABLE.replace("\u00a0", " ") in output.replace("\u00a0", " ")
+        assert not [words for words in HEALTHY if words in output]
     assert first.panel is None and not first.numbers  # no level line, no "at most"
     assert "--chat" in first.sentence and "--words" in first.sentence and "nats" in first.sentence
     assert advice(reading.run.records) is None
@@ -95,7 +95,7 @@ def test_json_has_the_sentence_and_the_numbers_behind_it(tmp_path: Path) -> None
     assert (summary["skill"]["n"], summary["skill"]["right"]) == (40, 0)
 
 
-def test_a_small_run_is_told_to_ask_more(tmp_path: Path) -> None:
+def test_a_small_run_is_advised_to_ask_more(tmp_path: Path) -> None:
     """13 of 40 is what guessing gives, but a model with 45 % is not excluded."""
     sentence = finding([read(tmp_path, THIRD, THIRD)]).sentence
     assert "13 of 40 right" in sentence and "ask more (--points)" in sentence and "--chat" not in sentence
@@ -105,8 +105,8 @@ def test_no_score_of_accuracy_has_a_value_without_skill(tmp_path: Path) -> None:
     """17 of 40 is 9 points above guessing, which chance alone gives (p = .14): a score of it looks like a finding."""
     reading = read(tmp_path, [4, 5, 4, 4], [4, 5, 4, 4])
     assert reading.summary.scores["mask_tax"].value is not None
-    told = {tile.name: tile for tile in tiles(reading)}
-    assert told["Mask tax"].value == "–" and "17 of 40 right" in told["Mask tax"].interval
+    output = {tile.name: tile for tile in tiles(reading)}
+    assert output["Mask tax"].value == "–" and "17 of 40 right" in output["Mask tax"].interval
     assert "| Mask tax |" not in card_of_run(reading)
 
 
@@ -128,7 +128,7 @@ def test_a_loss_that_another_probe_shows_leads_where_masks_are_too_easy(tmp_path
     assert [curve.name for curve in first.panel.curves] != ["masks", "full stops instead"]
 
 
-def test_a_gain_from_a_baseline_without_skill_is_still_told(tmp_path: Path) -> None:
+def test_a_gain_from_a_baseline_without_skill_is_still_stated(tmp_path: Path) -> None:
     asked = position_probes(SKILLED, NONE) + mask_probes(NONE, NONE)
     first = finding(read_all([write_run(tmp_path / "run", asked)]))
     assert NOT_ABLE in first.sentence and "loses 80.0" in first.sentence
@@ -145,7 +145,7 @@ def test_a_model_that_tuning_destroyed_is_not_called_cured(tmp_path: Path, compa
 
 
 def test_questions_that_another_model_loses_on_are_not_too_easy(tmp_path: Path) -> None:
-    """What the cure brings back is still told, though the cured model is all right."""
+    """What tuning recovers is still stated, though the tuned model has nothing to report."""
     before, after = read(tmp_path / "a", ALL, HURT), read(tmp_path / "b", ALL, ALL, OTHER)
     sentence = finding([before, after], compared=True).sentence
     assert "other loses 50.0\u00a0points less than tiny-llada" in sentence and "too easy" not in sentence
@@ -166,7 +166,7 @@ def right(questions: list, asked: int, text: str) -> str:
     ],
     ids=["random LLaDA", "random Dream", "always right", "distracted"],
 )
-def test_models_of_known_skill_are_told_apart(tmp_path: Path, make, skill: str) -> None:
+def test_models_of_known_skill_are_distinguished(tmp_path: Path, make, skill: str) -> None:
     folder = diagnose(make(), replace(SMALL, probes=("mask-count",)), tmp_path)
     (reading,) = read_all([folder])
     assert reading.summary.skill.skill == skill

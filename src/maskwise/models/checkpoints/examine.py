@@ -5,9 +5,10 @@ from pathlib import Path
 from maskwise.models.checkpoints.adapter_base import check_bases
 from maskwise.models.checkpoints.adapters import read_adapter
 from maskwise.models.checkpoints.configuration import as_described, read_config, read_family, read_settings
-from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.checkpoints.locations import locate_checkpoint, split_name
 from maskwise.models.checkpoints.networks import check_weight_files, refuse_oversized
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
+from maskwise.models.families import FAMILIES, Family
 from maskwise.models.tokenizers.tokenizer import check_tokenizer_files
 
 
@@ -30,3 +31,11 @@ def examine(name: str | Path, adapter: str | Path | None = None, any_base: bool 
         read_adapter(one)
     if adapters and not any_base:
         check_bases(str(name), folder, adapters)
+
+
+def find_family(name: str | Path) -> Family:
+    """The family of a model: of a published one before it is fetched, else by its config.json."""
+    for family in FAMILIES:
+        if any(known.name == split_name(str(name))[0] for known in family.published):
+            return family
+    return read_family(locate_checkpoint(str(name))[0])

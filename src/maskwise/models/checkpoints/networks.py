@@ -46,7 +46,7 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
     layers, width = size("n_layers", "num_hidden_layers"), size("d_model", "hidden_size")
     if 0 < size("embedding_size") < size("vocab_size"):  # ALBERT, ELECTRA: narrow embeddings, projected to the width
         width = min(width, size("embedding_size"))
-    beside = [
+    widths = [
         settings.get(name) or 0
         for name in (
             "vocab_size",
@@ -61,10 +61,10 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
             "num_key_value_heads",
         )
     ]
-    beside.append(size("head_dim") * size("num_attention_heads"))
-    beside.append(size("num_experts") * max(1, size("expert_intermediate_size", "moe_intermediate_size")))
-    beside.append(int((settings.get("mlp_ratio") or 0) * width) if not size("mlp_hidden_size") else 0)
-    if layers > tensors or width * max(beside) > stored:
+    widths.append(size("head_dim") * size("num_attention_heads"))
+    widths.append(size("num_experts") * max(1, size("expert_intermediate_size", "moe_intermediate_size")))
+    widths.append(int((settings.get("mlp_ratio") or 0) * width) if not size("mlp_hidden_size") else 0)
+    if layers > tensors or width * max(widths) > stored:
         raise UserError(
             f"{folder} does not fit its config.json: that describes more than the {stored:,} numbers in {tensors} "
             "weights of its files: download it again"

@@ -94,7 +94,7 @@ class Family:
     def works(self) -> str:
         """The commands that work with its models, in a few words."""
         if self.noised:
-            return "diagnose by canvas size, generate by its own sampler or our strategies; no training"
+            return "diagnose by canvas size, generate, score by the chain rule, compare, advise; no training, no cures"
         if self.causal:
             return "diagnose, generate, score, compare; convert turns Llama and Qwen2 into masked models"
         if self.blockwise:

@@ -44,10 +44,10 @@ def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, c
     here = logits_at([prompt.row for prompt in prompts])
     has_next = [prompt.row + 1 < len(prompt.ids) and prompt.ids[prompt.row + 1] == model.mask_id for prompt in prompts]
     there = logits_at([prompt.row + follows for prompt, follows in zip(prompts, has_next, strict=True)])
-    p, beside = here.softmax(dim=-1), there.softmax(dim=-1)
+    p, q = here.softmax(dim=-1), there.softmax(dim=-1)
     measured = torch.stack(
         [
-            (p - beside).abs().sum(dim=-1) / 2,
+            (p - q).abs().sum(dim=-1) / 2,
             (p - frequencies).abs().sum(dim=-1) / 2,
             p[:, common].sum(dim=-1),
             torch.isin(p.argmax(dim=-1), common).float(),

@@ -67,7 +67,10 @@ def first_piece(model: TextModel, prompt: Prompt) -> int:
     right = model.tokenizer.decode([prompt.answer_id])
     closed = model.infills and prompt.ids[-1] != model.mask_id  # the letter alone is missing, as in format A
     tokens = WORD_TOKENS if len(right) > 1 else 1 if closed else LETTER_TOKENS
-    text = model.fill(prompt.ids, prompt.row, tokens).text
+    made = model.fill(prompt.ids, prompt.row, tokens)
+    text = made.text
+    if len(right) == 1 and not made.ended and len(text) == (made.tokens or tokens):
+        text = text[:1]  # "AA" in two tokens: the first token, as of an opened model
     if right.startswith(" ") and not text.startswith(" "):  # some tokenizers lose the first space
         text = f" {text}"
     return int((model.tokenizer(text)["input_ids"] or [model.mask_id])[0])

@@ -19,7 +19,7 @@ import numpy as np
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, first_condition, slices
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Section, Shown, Summary, TextTable, by_masks
+from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Section, Shown, Summary, TextTable, by_masks
 from maskwise.records.record import ProbeFields, Record
 from maskwise.scoring.numbers import between, percent
 from maskwise.scoring.scores import Score
@@ -63,14 +63,14 @@ def excluded_tasks(records: Sequence[Record]) -> list[str]:
 
 
 def _rows(summary: Summary) -> list[tuple[str, ...]]:
-    def told(score: Score) -> str:
+    def in_words(score: Score) -> str:
         if score.value is None:
             return str(score.why)
         ends = "" if score.low is None else f" ({between(score.low, score.high)})"
         return percent(score.value) + ends
 
     kept = summary.extras.get(NAME, {}).get("scores", {})
-    return [(name, told(summary.scores[name]), told(kept[name])) for name in kept if name.startswith(SHARES)]
+    return [(name, in_words(summary.scores[name]), in_words(kept[name])) for name in kept if name.startswith(SHARES)]
 
 
 def _tables(summary: Summary) -> list[TextTable]:
@@ -124,7 +124,7 @@ PROBE = Probe(
             how_to_read="On the dotted line the model guesses. Scores are given over all tasks and also over "
             "the tasks that need examples.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=by_masks(NAME),
             says=_in_words,
             spread=True,

@@ -198,7 +198,7 @@ def _ideal_point(entry: Entry, name: str) -> Point:
 def _areas_in_words(shown: Shown) -> list[str]:
     """The three strategies with the most area under accuracy against speed and the one with the least, by puzzle."""
 
-    def told(pair: tuple[str, dict[str, float]]) -> str:
+    def in_words(pair: tuple[str, dict[str, float]]) -> str:
         rule, area = pair
         return f"{rule} {area['aup']:.2f} (perfect: {area['ideal']:.2f})"
 
@@ -211,8 +211,8 @@ def _areas_in_words(shown: Shown) -> list[str]:
             lines.append(f"{puzzle}: never solved, under any rule")
             continue
         ordered = sorted(rules.items(), key=lambda pair: -pair[1]["aup"])
-        best = ", ".join(map(told, ordered[:3]))
-        lines.append(f"{puzzle}: area under accuracy against speed {best}; least {told(ordered[-1])}")
+        best = ", ".join(map(in_words, ordered[:3]))
+        lines.append(f"{puzzle}: area under accuracy against speed {best}; least {in_words(ordered[-1])}")
     return lines
 
 

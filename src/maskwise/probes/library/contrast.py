@@ -24,7 +24,7 @@ import numpy as np
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.library.mask_count import MASK_TAX
 from maskwise.probes.probe import POINTS_PER_UNIT, Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown, named_curves
+from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown, named_curves
 from maskwise.records.groups import GroupedRecords, groups_of
 from maskwise.records.record import Condition, Key, ProbeFields, Record, make_key
 from maskwise.scoring.numbers import percent
@@ -235,7 +235,7 @@ PROBE = Probe(
             "The line without an example is a check: it lies on a third, or below it where the model does not answer "
             "with a letter.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=named_curves(NAME, "masks", "examples", PLACES),
             caption="Line: mean over triples of categories; band: 95 % interval. The context is drawn afresh for each "
             "question.",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from maskwise.probes.examples import FewShotCondition
 from maskwise.probes.library.unmasking import QUICK_STEP_MASKS, STEP_MASKS, beside_one_step, step_units
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, first_of_same
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
+from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown
 from maskwise.support.typed import Count
 
 NAME = "few-steps"
@@ -49,7 +49,7 @@ PROBE = Probe(
             "26.5 and 22.8 %; after mask-agnostic tuning about half of it.",
             how_to_read="The flatter a line, the less the canvas' length matters at that speed.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=beside_one_step(NAME, _curves),
             spread=True,
         ),

@@ -32,7 +32,7 @@ CLOSED = 3  # the answer and `].`, which is one token or two
 
 def variants(setup: Setup) -> list[Variant]:
     text = setup.settings.filler
-    after_bracket = visible_counts(setup, NAME, setup.own["filler_counts"], beside=CLOSED)
+    after_bracket = visible_counts(setup, NAME, setup.own["filler_counts"], other_tokens=CLOSED)
     found = [Variant(NAME, {"filler": text, "fillers": n}, fillers=n) for n in after_bracket]
     for filler in setup.own["after_two_masks"]:
         token = filler_token(setup, filler)
@@ -173,7 +173,7 @@ PROBE = Probe(
     not_causal="an autoregressive model never sees what follows its answer",
     baseline=fewest_fillers,
     claims=claims,
-    beside=(MASK_COUNT,),
+    claims_also_read=(MASK_COUNT,),
     sections=(
         Section(
             title="Is it the masks, or just more text?",

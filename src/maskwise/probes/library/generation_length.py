@@ -199,7 +199,7 @@ class GenerationLengthEvidence(ProbeFields, frozen=True, kw_only=True):
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    about="generated answers on canvases of 64 to 1024 masks (--data gsm8k=, prompts=)",
+    about="generated answers with 64 to 1024 masks to fill (--data gsm8k=, prompts=)",
     condition=GenerationLengthCondition,
     evidence=GenerationLengthEvidence,
     units=units,

@@ -158,8 +158,8 @@ DISTANCE_NATS = ScoreRule(
 
 
 def moved_away(point: Point, base: Point) -> str:
-    asked = f", {point.series}" if point.series else ""
-    return f"with the examples moved away from the question (location {point.x:g} instead of {base.x:g}{asked})"
+    places = f"{point.x:g} instead of {base.x:g} distractors before them"
+    return f"with the examples moved away from the question ({places}{f', {point.series}' if point.series else ''})"
 
 
 class LocationCondition(FewShotCondition, frozen=True, kw_only=True):

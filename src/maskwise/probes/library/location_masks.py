@@ -60,7 +60,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 def _points(shown: Shown) -> list[Point]:
     entries = sorted(shown.entries(NAME), key=lambda entry: entry.condition["masks"])
-    return [Point(f"k = {entry.condition['masks']}", entry.condition["location"], entry) for entry in entries]
+    return [Point(f"{entry.condition['masks']} masks", entry.condition["location"], entry) for entry in entries]
 
 
 class LocationMasksCondition(FewShotCondition, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ PROBE = Probe(
             how_to_read="Lines that keep their shape but sink mean masks cost the same everywhere; a line that loses "
             "its rise at the right means they take away what stood near.",
             x_label=NEARER_TO_THE_RIGHT,
-            at="location {}",
+            at="{} distractors before the examples",
             points=_points,
             claims=("masks-lower-all", "masks-lower-near"),
         ),

@@ -45,7 +45,7 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 def mask_units(setup: Setup, probe: str, answer: Answerer, cost: int) -> Iterator[Unit]:
     """Also for attention, which is asked the same."""
-    masks = max(visible_counts(setup, probe, [setup.own["masks"]], beside=1))
+    masks = max(visible_counts(setup, probe, [setup.own["masks"]], other_tokens=1))
     for episode, points in ordered_episodes(setup):
         make = partial(mask_items, probe, setup.asker, episode, setup.own["orderings"], masks)
         yield Unit(points, 1, make, answer, cost)

@@ -19,7 +19,7 @@ from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
 from maskwise.probes.library.unmasking import NAME as UNMASKING
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Sentences, Setup, Variant
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Lead, Measure, Section, Shown, by_masks
+from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Lead, Measure, Section, Shown, by_masks
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.changes import Difference, paired_difference
@@ -152,8 +152,8 @@ def advice(records: Sequence[Record]) -> str | None:
     compared = f"accuracy with 2 masks minus accuracy with {most}"
     if not _is_gain(lost):
         return (
-            "This run gives no reason for mask-agnostic tuning, a growing canvas or small blocks: "
-            f"{compared} is {_points(lost)}."
+            "No loss of accuracy to masks was detected, so this run gives no reason to tune the model or to decode "
+            f"with fewer masks in view (--canvas growing, small blocks): {compared} is {_points(lost)}."
         )
     supported = [*_growing(one_step, counts), *_small_blocks(records, one_step, most)]
     named = " and ".join([*supported, "mask-agnostic tuning (maskwise tune)"])
@@ -172,7 +172,7 @@ def _growing(one_step: Sequence[Record], counts: Sequence[int]) -> list[str]:
     block = max(count for count in counts if count <= LARGEST_BLOCK)
     gain = paired_difference(_under(one_step, block), _under(one_step, counts[-1]))
     more = "" if block == 2 else f" ({block} masks minus {counts[-1]}: {_points(gain)})"
-    return [f"decoding with --canvas growing{more}"] if _is_gain(gain) else []
+    return [f"decoding with --canvas growing{more}, which shows few masks at a time,"] if _is_gain(gain) else []
 
 
 def _small_blocks(records: Sequence[Record], one_step: Sequence[Record], most: int) -> list[str]:
@@ -192,7 +192,8 @@ def _is_gain(difference: Difference) -> bool:
 
 def _points(difference: Difference) -> str:
     assert difference.low is not None and difference.high is not None
-    return f"{100 * difference.difference:+.1f} points, {100 * difference.low:.1f} to {100 * difference.high:.1f}"
+    value, low, high = (100 * one for one in (difference.difference, difference.low, difference.high))
+    return f"{value:+.1f} points, 95 % interval {low:.1f} to {high:.1f}"
 
 
 MASK_TAX = ScoreRule(
@@ -210,7 +211,7 @@ MASK_TAX = ScoreRule(
         change=("on average more masks", "cost", "raise"),
         seen=_seen,
         takes="It takes answers with 2 masks and with more, and not both are there.",
-        beside=_fillers,
+        addition=_fillers,
         autoregressive=(
             "Not applicable: it has no masks.",
             "It is an autoregressive model, with causal attention.",
@@ -264,7 +265,7 @@ PROBE = Probe(
             how_to_read="A level line is what one would hope for: empty space should not matter. A falling line is the "
             "mask tax. The axis widens the small counts; two masks are the baseline.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=by_masks(NAME),
             spread=True,
             claims=("masks-cost",),
@@ -281,7 +282,7 @@ PROBE = Probe(
             how_to_read="Level lines mean that masks leave its certainty alone. Sure and wrong is worse than unsure "
             "and wrong: compare with the accuracy above.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=by_masks(NAME),
             measures=(
                 Measure("confidence", "Probability of its answer", "", ""),

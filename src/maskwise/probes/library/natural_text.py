@@ -26,7 +26,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     fillers = setup.asker.filler_id != unknown_id(setup.asker.tokenizer)
     if not fillers:
         setup.note(f"{NAME}: not asked with full stops, for which the tokenizer has no token")
-    asked = conditions(visible_counts(setup, NAME, setup.own["counts"], beside=1), setup.model.causal, fillers)
+    asked = conditions(visible_counts(setup, NAME, setup.own["counts"], other_tokens=1), setup.model.causal, fillers)
     for points in slices(len(chosen)):
         yield Unit(points, len(asked), partial(text_items, setup.asker, chosen, asked))
 

@@ -32,7 +32,7 @@ from maskwise.probes.recall_scores import (
     recall_nats,
 )
 from maskwise.probes.section import (
-    K_EQUALS,
+    WITH_MASKS,
     Entry,
     Measure,
     Point,
@@ -71,7 +71,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     words = recall_words(setup.asker.tokenizer, setup.words, settings.held_out, own["pairs"])
     seen = {
         "mask_counts": visible_counts(setup, NAME, own["mask_counts"]),
-        "filler_counts": visible_counts(setup, NAME, own["filler_counts"], beside=min(own["mask_counts"])),
+        "filler_counts": visible_counts(setup, NAME, own["filler_counts"], other_tokens=min(own["mask_counts"])),
     }
     asked = conditions({**own, **seen}, setup.model.causal, words.tokens)
     if setup.model.block is not None:
@@ -167,7 +167,7 @@ def _curve_name(condition: Condition) -> str:
         return "question first"
     if condition["fillers"]:
         return f"{condition['fillers']} fillers"
-    return K_EQUALS.format(condition["masks"]) if condition["masks"] else "no masks"
+    return WITH_MASKS.format(condition["masks"]) if condition["masks"] else "no masks"
 
 
 def _error_points(shown: Shown) -> list[Point]:
@@ -244,7 +244,7 @@ RECALL_LOCALITY = ScoreRule(
         seen=_seen,
         takes="It takes near pairs and distant ones, with the question last.",
         no_skill=_no_skill,
-        beside=_errors_when_far,
+        addition=_errors_when_far,
     ),
 )
 

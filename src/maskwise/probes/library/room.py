@@ -73,12 +73,12 @@ def _rows(summary: Summary) -> list[tuple[str, ...]]:
 def in_sentence(room: Room) -> str:
     """`3 of 16 tasks leave room for a loss (45 to 90 % right); 1 is too hard, 12 are too easy`"""
     hard, easy = len(room.too_hard), len(room.too_easy)
-    told = [
+    left_out = [
         f"{count} {'is' if count == 1 else 'are'} too {why}" for count, why in ((hard, "hard"), (easy, "easy")) if count
     ]
     asked, kept = len(room.accuracy), len(room.tasks)
     have = f"{kept or 'none'} of {asked} task{'s' * (asked != 1)} {'leaves' if kept < 2 else 'leave'} room for a loss"
-    return f"{have} ({BOUNDS})" + (f"; {', '.join(told)}" if told else "")
+    return f"{have} ({BOUNDS})" + (f"; {', '.join(left_out)}" if left_out else "")
 
 
 def _in_words(shown: Shown) -> list[str]:
@@ -118,7 +118,7 @@ PROBE = Probe(
             paper="Not in the paper, whose scores are means over all 16 tasks.",
             how_to_read=f"The rule was fixed beforehand: {RULE}. No answer that is scored selects a task.",
             x_label="Masks at the end (k)",
-            at="k\u00a0=\u00a0{}",
+            at="{} masks",
             points=by_masks(NAME),
             says=_in_words,
         ),

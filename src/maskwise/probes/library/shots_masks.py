@@ -179,7 +179,7 @@ def _points(shown: Shown) -> list[Point]:
 def _in_words(shown: Shown) -> list[str]:
     found = shown.summary.extras.get(CORRELATION, {})
 
-    def told(score: Estimate) -> str:
+    def said(score: Estimate) -> str:
         value, low, high = score.value, score.low, score.high
         if value is None or low is None or high is None:
             return "not defined (too few tasks, or no change)"
@@ -187,7 +187,7 @@ def _in_words(shown: Shown) -> list[str]:
 
     if not found:
         return ["not run"]
-    return [f"r = {told(found['together'])}; with the two from different test points, r = {told(found['apart'])}"]
+    return [f"r = {said(found['together'])}; with the two from different test points, r = {said(found['apart'])}"]
 
 
 class ShotsMasksCondition(ProbeFields, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.library.mask_count import mask_nats, mask_tax
 from maskwise.probes.library.room import BASELINE_MASKS, in_sentence, selection_units
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Setup, Unit, Variant, slices
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
+from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown
 from maskwise.records.record import Condition, ProbeFields, Record
 from maskwise.scoring.numbers import nats_between, parts_in_words, percent
 from maskwise.scoring.scores import Score
@@ -91,9 +91,9 @@ def _in_words(shown: Shown) -> list[str]:
     lines = [line]
     if nats.value is not None:
         parts = parts_in_words(nats)
-        told = nats_between(nats.value, nats.low, nats.high)
+        nats_text = nats_between(nats.value, nats.low, nats.high)
         lines.append(
-            f"negative log-likelihood of the right answer, all sets: {told}" + (f" ({parts})" if parts else "")
+            f"negative log-likelihood of the right answer, all sets: {nats_text}" + (f" ({parts})" if parts else "")
         )
     return lines
 
@@ -143,7 +143,7 @@ PROBE = Probe(
             how_to_read="On the dotted line the model guesses. Sets below 45 % or above 90 % right, on separate "
             "questions, cannot show a loss and are left out of the score; the likelihood is over all sets.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=_points,
             says=_in_words,
             spread=True,

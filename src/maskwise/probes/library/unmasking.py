@@ -21,7 +21,7 @@ from maskwise.probes.probe import (
     first_of_same,
     slices,
 )
-from maskwise.probes.section import K_EQUALS, MASKS_AT_THE_END, Point, Section, Shown
+from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown
 from maskwise.records.groups import records_of, values_of
 from maskwise.records.record import Condition, Key, Record, still_to_ask
 from maskwise.scoring.claims import Claim, clearly_above_zero, contrast_claim
@@ -160,7 +160,7 @@ PROBE = Probe(
     not_blocks=BY_BLOCKS,
     baseline=first_of_same,
     claims=claims,
-    beside=(MASK_COUNT,),
+    claims_also_read=(MASK_COUNT,),
     sections=(
         Section(
             title="Does decoding step by step undo the harm?",
@@ -169,7 +169,7 @@ PROBE = Probe(
             paper="In 40 steps the loss is recovered, best with the most confident first.",
             how_to_read="Lines above “1 step” show what patience buys. If they lie on it, steps do not help.",
             x_label=MASKS_AT_THE_END,
-            at=K_EQUALS,
+            at=WITH_MASKS,
             points=beside_one_step(NAME, _curves),
             claims=("steps-recover", "surest-first-best"),
             spread=True,

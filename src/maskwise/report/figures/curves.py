@@ -32,7 +32,7 @@ from maskwise.tasks.episodes import CHANCE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-BESIDE = 0.85  # inches of a panel that the numbers and the name of its y axis take
+AXIS_INCHES = 0.85  # inches of a panel that the numbers and the name of its y axis take
 LETTERS_PER_INCH = 14  # of a label; a browser's letters may be wider than matplotlib's
 CALIBRATED = "calibrated"
 RIM = 3.8  # points by which a covered curve is wider than the one over it
@@ -123,7 +123,7 @@ def draw(panels: Sequence[Panel], narrow: bool) -> "Figure":
     figure.set_facecolor(PAPER)
     axes = list(figure.subplots(rows, columns, squeeze=False).flatten())
     for axis, panel in zip(axes, panels, strict=False):
-        _draw_panel(axis, panel, inches=width / columns - BESIDE)
+        _draw_panel(axis, panel, inches=width / columns - AXIS_INCHES)
         if direct:
             _label_directly(axis, panel)
     for unused in axes[len(panels) :]:
@@ -230,14 +230,13 @@ def _draw_rims(axis: "Axes", curve: Curve, covered: Sequence[int]) -> None:
 
 
 def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
-    """Open diamonds; names to the left, where curves that end at the right leave room, on paper of their own."""
+    """Open diamonds; names below them to the left, where curves that end at the right leave space, on paper."""
     for mark in marks:
         at, colour = [mark.x] * len(mark.y), SOFT if mark.style is None else CURVES[mark.style % len(CURVES)]
         axis.plot(at, mark.y, marker="D", linestyle="-", markersize=5.5, color=colour, markerfacecolor=PAPER, zorder=4)
         if not mark.name:
             continue
-        middle = sum(mark.y) / len(mark.y)
-        axis.annotate(mark.name, (mark.x, middle), (-9, 0), textcoords="offset points", ha="right", va="center",
+        axis.annotate(mark.name, (mark.x, min(mark.y)), (5, -5), textcoords="offset points", ha="right", va="top",
                       color=colour, fontsize=8, zorder=3,
                       bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.0, "alpha": 0.8})  # fmt: skip
 

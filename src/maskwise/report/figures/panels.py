@@ -53,7 +53,7 @@ def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
 
 
 def _beside(section: Section, points: Sequence[Point], model: int, of: int) -> list[Point]:
-    """With several models a panel holds one series: its marks at a named place stand beside those of other models."""
+    """With several models a panel holds one series: its marks at a named place stand next to those of other models."""
     if of == 1 or not section.x_names:
         return list(points)
     return [replace(point, x=mark_place(round(point.x), model, of)) for point in points]

@@ -88,9 +88,9 @@ def reworded_lines(search: Search) -> list[str]:
             continue
         crosses = one.new_low <= 0 <= one.new_high
         new = f"{search.number(one.new_low, True)} to {search.number(one.new_high, True)}{unit}"
-        told = "so a new template may turn it round" if crosses else "so it holds under a new template"
+        verdict = "so a new template may turn it round" if crosses else "so it holds under a new template"
         lines.append(
-            f"{one.setting}, reworded: {mean}, {new} under a new one (95 % predictive interval), {told}; standard "
+            f"{one.setting}, reworded: {mean}, {new} under a new one (95 % predictive interval), {verdict}; standard "
             f"deviation over templates {search.number(one.sd)}{unit}, {one.questions} questions"
         )
     return lines

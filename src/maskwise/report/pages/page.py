@@ -11,6 +11,7 @@ from markupsafe import Markup
 from rich.progress import track
 
 from maskwise.models.families import FAMILIES
+from maskwise.probes.examples import RelevantCount, in_words
 from maskwise.probes.section import Section
 from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
@@ -60,10 +61,10 @@ def write_page(readings: Sequence[Reading], out: Path, changes: Sequence[Row] = 
 
 def home_of(readings: Sequence[Reading]) -> Path:
     """The default folder of a page: its run's, or for several runs a folder next to the first."""
-    return readings[0].folder if len(readings) == 1 else beside([reading.folder for reading in readings])
+    return readings[0].folder if len(readings) == 1 else shared_folder([reading.folder for reading in readings])
 
 
-def beside(folders: Sequence[Path]) -> Path:
+def shared_folder(folders: Sequence[Path]) -> Path:
     """The default folder for several runs: next to the first, with a name of these runs in this order."""
     names = "\n".join(str(folder.resolve()) for folder in folders)
     return folders[0].resolve().parent / f"side-by-side-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
@@ -95,7 +96,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
             "sentence": first.headline,
             "caption": first.caption,
             "numbers": first.numbers,
-            "beside": first.beside,
+            "note": first.note,
             "wide": chart and Markup(drawing.inline(chart[0], "fw", first.sentence)),
             "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
         },
@@ -204,6 +205,7 @@ def _section_view(
     view = {
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
+        "kicker": _kicker(section.name or probe, section.relevant),
         "title": section.title,
         "heading": heading or finding_of_models(section, readings, shows),
         "question": section.question,
@@ -221,6 +223,12 @@ def _section_view(
         "table": figure_table(section, readings),
     }
     return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
+
+
+def _kicker(name: str, number: RelevantCount) -> str:
+    """`location, 1 example` of the section `location-1`."""
+    plain = name.removesuffix(f"-{number}")
+    return name if plain == name else f"{plain}, {in_words(number)}"
 
 
 def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:

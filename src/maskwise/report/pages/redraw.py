@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.report.pages.advice import Search, is_search, read_search, write_search
-from maskwise.report.pages.page import beside, write_page
+from maskwise.report.pages.page import shared_folder, write_page
 from maskwise.report.pages.registry import (
     RunTable,
     print_tables,
@@ -81,7 +81,7 @@ def _redraw_many(
     readings = read_all(runs) if runs else []
     tables = [*([run_table(readings)] if readings else []), *([search_table(searches)] if searches else [])]
     tables = sort_tables(tables, sort, reverse)
-    home = out or beside([*runs, *(search.folder for search in searches)])
+    home = out or shared_folder([*runs, *(search.folder for search in searches)])
     table = write_tables(tables, home)
     page = write_page(readings, home) if readings else table
     return Redrawn(page, readings, searches, tables, table, left_out)

@@ -27,7 +27,7 @@ from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, Score, null_score
 from maskwise.support.errors import UserError
 from maskwise.support.files import replace_file
 from maskwise.support.nearest import did_you_mean
-from maskwise.support.terminal import one_line, open_console
+from maskwise.support.terminal import counted, one_line, open_console
 
 PAGE, REPORT = "runs.html", "report.html"
 NAME_WIDTH, VALUE_WIDTH = 19, 11  # characters of a column on the terminal
@@ -199,7 +199,7 @@ def _settings(reading: Reading) -> TableCell:
     relevant = "/".join(map(str, asked if isinstance(asked, list) else [asked])) or None
     parts = [
         settings.preset,
-        f"{settings.points} points",
+        counted(settings.points, "point"),
         *([f"{relevant} of {settings.distractors}"] if relevant and settings.distractors is not None else []),
         f"seed {settings.seed}",
         *(["chat"] if settings.chat else []),

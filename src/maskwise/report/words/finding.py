@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from maskwise.probes.examples import in_words
 from maskwise.probes.section import Summary
 from maskwise.report.figures.curves import Panel
 from maskwise.report.figures.panels import panels
@@ -45,14 +46,14 @@ class ChartNumber:
 
 @dataclass(frozen=True)
 class Finding:
-    """The first screen. `beside`: the number of changes that the headline was chosen from, or a larger effect.
+    """The first screen. `note`: the number of changes that the headline was chosen from, or a larger effect.
     `caption`: of the chart. `steps`: what to try if a model cannot show a loss."""
 
     headline: str
     panel: Panel | None
     caption: str = CAPTION
     numbers: tuple[ChartNumber, ...] = ()
-    beside: str = ""
+    note: str = ""
     steps: str = ""
 
     @property
@@ -175,9 +176,9 @@ def _of_how_many(effects: Sequence[Effect]) -> str:
     if len(effects) == 1:
         return "The one change from a baseline that this run measured."
     return (
-        f"The largest significant one by the end of its interval nearest to zero, of {len(effects)} changes from a "
-        "baseline, one for each section below. Significant: at 5 % by Holm's procedure over all changes of the run. "
-        "Each interval is for its change alone."
+        f"The headline is the largest of {len(effects)} changes from a baseline, one for each section below. They are "
+        "ranked by the end of the interval nearer to zero; significant means at 5 % by Holm's procedure over all of "
+        "them. Each interval is for its change alone."
     )
 
 
@@ -227,8 +228,13 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
     others = [effect for effect in effects if effect.probe not in charted]
     chosen = drawn + others[: NUMBERS - len(drawn)]
     return tuple(
-        _number(one.points, one.low, one.high, f"Accuracy {one.words}", one.detected) for one in by_size(chosen)
+        _number(one.points, one.low, one.high, f"Accuracy {one.words}{_shots(one)}", one.detected)
+        for one in by_size(chosen)
     )
+
+
+def _shots(effect: Effect) -> str:
+    return "" if effect.section.relevant is None else f", {in_words(effect.section.relevant)} in the context"
 
 
 def _of_models(

@@ -33,14 +33,14 @@ def mask_chart(of_models: Sequence[tuple[Reading, Sequence[Change]]], order: Seq
     first, alone = of_models[0][0], len(order) == 1
     curves = [_curve(reading.label, order.index(reading.label), curve) for reading, curve in of_models]
     main, *others = [first.probe(name) for name in leading(first)]
-    beside = next((probe for probe in others if alone and len(_changes(first, probe)) > 1), None)
-    shown = [main] if beside is None else [main, beside]
-    if beside is not None:
+    second = next((probe for probe in others if alone and len(_changes(first, probe)) > 1), None)
+    shown = [main] if second is None else [main, second]
+    if second is not None:
         curves = [_curve(_name(first, probe), style, _changes(first, probe)) for style, probe in enumerate(shown)]
     longest = max(change.count for _, curve in of_models for change in curve)
     asked = numbers_in(first.entries(main.name))[:1]
     title = f"{in_words(asked[0])} in the context" if asked else ""
-    axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if beside else MASKS_AT_THE_END
+    axis = f"{MASKS_AT_THE_END.removesuffix(' (k)')}, or masks and fillers" if second else MASKS_AT_THE_END
     return Panel(
         title,
         axis,

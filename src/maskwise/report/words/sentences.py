@@ -78,13 +78,13 @@ def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
     if score.value is None:
         why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
         return Sentence(words.topic, "Inconclusive.", f"{seen}; {GUESSING if why == NO_SKILL else why}.")
-    beside = words.beside(reading) if words.beside is not None else ""
+    addition = words.addition(reading) if words.addition is not None else ""
     limit = limit_of_score(rule, reading)
     if limit is not None and not limit.shown:
-        return Sentence(words.topic, "Inconclusive.", f"{seen}; {in_short(limit)}.{beside}")
+        return Sentence(words.topic, "Inconclusive.", f"{seen}; {in_short(limit)}.{addition}")
     if limit is not None:
-        return Sentence(words.topic, f"{TOO_EASY.capitalize()}.", f"{seen}: {cost_or_gain(rule, reading)}.{beside}")
-    return Sentence(words.topic, words.claims[direction(score)], f"{seen}: {cost_or_gain(rule, reading)}.{beside}")
+        return Sentence(words.topic, f"{TOO_EASY.capitalize()}.", f"{seen}: {cost_or_gain(rule, reading)}.{addition}")
+    return Sentence(words.topic, words.claims[direction(score)], f"{seen}: {cost_or_gain(rule, reading)}.{addition}")
 
 
 def cost_or_gain(rule: ScoreRule, reading: Reading) -> str:
