@@ -90,7 +90,7 @@ def diagnose(
     ] = None,
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every probe, up to 1000 points per task.")] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="The paper's setting and probes alone, next to its published values.")
     ] = False,
@@ -108,7 +108,7 @@ def diagnose(
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Few-shot probes: as many points as every paired difference needs for +- so many points, over 0."
+            help="Few-shot probes: add questions until each paired difference is known to within +- so many points."
         ),
     ] = None,
     seed: Seed = 0,
