@@ -141,7 +141,7 @@ def test_the_single_setting_that_moves_the_score_most_is_named_where_one_is_know
 
     tried = [changed("shots", 5, 1), changed("steps", 1, 30), changed("canvas", 64, 15)]
     found = reproduction_of(card, right, tried, [], 1.0)
-    assert found.moves_most == "steps" and "steps = 1 moves it most: -75.0 points" in found.sentence
+    assert found.moves_most == "steps" and "steps = 1 moves it most: −75.0 points" in found.sentence
     assert [one.setting for one in found.variations] == ["steps", "canvas", "shots"]
     level = reproduction_of(card, right, tried[:1], ["canvas"], 1.0)
     assert level.moves_most is None and "No single setting of the 1 tried is known to move it" in level.sentence

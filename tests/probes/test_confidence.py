@@ -215,11 +215,9 @@ def test_a_gain_of_voting_in_one_of_six_conditions_is_judged_by_holms_procedure(
     """6 of 20 answers gained is significant alone (p = .010), not among six conditions of which five show nothing."""
 
     def entry(number, *pairs):
-        records = [
-            Record(model="", probe="", task="markov", point=point, condition={}, masks=8, predicted="", answer="",
-                   correct=bool(right), evidence={"answers": [right, right], "right": 1, "voted": voted, "changed": 0})
-            for point, (right, voted) in enumerate(pairs)
-        ]  # fmt: skip
+        same = {"model": "", "probe": "", "task": "markov", "condition": {}, "masks": 8, "predicted": "", "answer": ""}
+        looks = [{"answers": [right, right], "right": 1, "voted": voted, "changed": 0} for right, voted in pairs]
+        records = [Record(**same, point=n, correct=bool(pairs[n][0]), evidence=one) for n, one in enumerate(looks)]
         named = {"rule": "random", "tokens_per_step": number}
         return looked_measures(Entry(condition=named, masks=8, n=20, accuracy=0.5, low=0.0, high=1.0), records)[0]
 

@@ -202,7 +202,7 @@ def in_words(shown: Shown) -> list[str]:
 
 def _noise_line(one: RunNoise) -> str:
     between_runs = f"between two runs {where_run(one.dtype)} are within numerical noise"
-    if one.below_high >= 100:
+    if one.answers == GENERATIONS and one.below_high >= 100:
         return f"{one.n} {KINDS[one.answers]} are too few to bound numerical noise {where_run(one.dtype)}"
     if not one.unstable:
         return (

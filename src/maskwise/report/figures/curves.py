@@ -225,8 +225,8 @@ def _draw_rims(axis: "Axes", curve: Curve, covered: Sequence[int]) -> None:
     colour, marker = CURVES[curve.style % len(CURVES)], MARKERS[curve.style % len(CURVES)]
     for more in range(1, max(covered, default=0) + 1):
         y = [v if v is not None and count >= more else math.nan for v, count in zip(curve.y, covered, strict=True)]
-        axis.plot(curve.x, y, color=colour, marker=marker, linewidth=1.7 + RIM * more, markersize=5.6 + RIM * more,
-                  markeredgecolor=PAPER, markeredgewidth=0.8)  # fmt: skip
+        wide = {"lw": 1.7 + RIM * more, "ms": 5.6 + RIM * more}
+        axis.plot(curve.x, y, color=colour, marker=marker, mec=PAPER, mew=0.8, **wide)
 
 
 def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
