@@ -181,7 +181,7 @@ def test_models_without_blocks_are_not_asked_about_places_in_them(tmp_path):
     assert run.manifest["settings"]["probes"] == ["mask-count"]
     assert run.manifest["notes"] == ["block-offset was not run: it is for block diffusion models"]
     assert fit_to_model(DEFAULT, causal=False)[1] == []  # named by the preset alone
-    with pytest.raises(UserError, match="no probe to run: block-offset is for block diffusion models"):
+    with pytest.raises(UserError, match="is for block diffusion models; name another probe, such as location"):
         diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path / "alone")
 
 

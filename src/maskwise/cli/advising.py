@@ -96,6 +96,11 @@ def advise(
     else:
         own = {"exact": None} | ({"device": None} if judge else {})  # a measure here; where the judge is opened
         refuse_local([checkpoint] if checkpoint else [], given | own)
+        from maskwise.advice.search_request import OF_SERVERS, prepare
+
+        measure = (exact, pattern, function, judge)
+        searched = {name: given[name] for name in OF_SERVERS}
+        prepare(data, *measure, budget, cost, seed, templates, ("", ""), **searched)  # before the server is reached
     check_models([name for name in (checkpoint, judge) if name], adapter, dtype)
     from maskwise.advice.advise import advise as search_settings
 

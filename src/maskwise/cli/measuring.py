@@ -210,7 +210,7 @@ def diagnose(
         summaries = [with_finding(reading) for reading in readings]
         return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
     for reading in readings:
-        print_summary(reading, tables=verbose)
+        print_summary(reading, verbose, readings)
     echo(f"\n{finding(readings).sentence}")
     for line in advice_lines(readings):
         echo(f"what to do: {one_line(line)}")
