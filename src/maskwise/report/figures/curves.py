@@ -204,16 +204,14 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
 def covered_by(panel: Panel, turn: int) -> list[int]:
     """At each point of a curve, the number of later curves with a mark at the same place."""
     near_x, near_y = (_near(panel, axis) for axis in ("x", "y"))
-    own, later = panel.curves[turn], [one for one in panel.curves[turn + 1 :] if one.joined]
+    own = panel.curves[turn]
+    later = [one for one in panel.curves[turn + 1 :] if one.joined and own.joined]
 
     def over(curve: Curve, x: float, y: float) -> bool:
         pairs = zip(curve.x, curve.y, strict=True)
         return any(v is not None and abs(u - x) <= near_x and abs(v - y) <= near_y for u, v in pairs)
 
-    return [
-        0 if y is None or not own.joined else sum(over(one, x, y) for one in later)
-        for x, y in zip(own.x, own.y, strict=True)
-    ]
+    return [0 if y is None else sum(over(one, x, y) for one in later) for x, y in zip(own.x, own.y, strict=True)]
 
 
 def _near(panel: Panel, axis: str) -> float:
