@@ -122,7 +122,7 @@ def test_a_note_says_whether_the_answers_own_mask_is_counted():
     for other_tokens, most, said in (
         (0, 8, "its own mask included"),
         (1, 7, "besides its own mask"),
-        (3, 5, "besides 3 other tokens, its own mask among them"),
+        (3, 5, "besides its own mask and 2 other tokens"),
     ):
         assert visible_counts(setup, "filler", [2, 20], other_tokens) == (2, most)
         assert f"an answer sees at most {most}, {said}, of its block of 8 tokens" in setup.notes[-1]

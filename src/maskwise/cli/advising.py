@@ -82,8 +82,7 @@ def advise(
 ) -> None:
     """Find the canvas (masks in view), block, strategy, steps and cache to decode with, from your own questions.
 
-    Settings are searched on some questions and confirmed on others. It resumes. With --data, name one measure of
-    quality.
+    Settings are searched on some questions and confirmed on others. It resumes. With --data name a measure.
     """
     served = {"endpoint": endpoint, "model": model, "concurrency": concurrency}
     given = {

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from rich.progress import track
 
 from maskwise.models.families import FAMILIES
-from maskwise.probes.examples import RelevantCount, in_words
+from maskwise.probes.examples import in_words
 from maskwise.probes.section import Section
 from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
@@ -205,7 +205,7 @@ def _section_view(
     view = {
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
-        "kicker": _kicker(section.name or probe, section.relevant),
+        "kicker": (section.name or probe).replace(f"-{section.relevant}", f", {in_words(section.relevant)}"),
         "title": section.title,
         "heading": heading or finding_of_models(section, readings, shows),
         "question": section.question,
@@ -223,12 +223,6 @@ def _section_view(
         "table": figure_table(section, readings),
     }
     return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
-
-
-def _kicker(name: str, number: RelevantCount) -> str:
-    """`location, 1 example` of the section `location-1`."""
-    plain = name.removesuffix(f"-{number}")
-    return name if plain == name else f"{plain}, {in_words(number)}"
 
 
 def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:
