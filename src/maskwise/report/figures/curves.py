@@ -226,8 +226,8 @@ def _draw_rims(axis: "Axes", curve: Curve, covered: Sequence[int]) -> None:
     colour, marker = CURVES[curve.style % len(CURVES)], MARKERS[curve.style % len(CURVES)]
     for more in range(1, max(covered, default=0) + 1):
         y = [v if v is not None and count >= more else math.nan for v, count in zip(curve.y, covered, strict=True)]
-        wide = {"lw": 1.7 + RIM * more, "ms": 5.6 + RIM * more}
-        axis.plot(curve.x, y, color=colour, marker=marker, mec=PAPER, mew=0.8, **wide)
+        line, mark = 1.7 + RIM * more, 5.6 + RIM * more
+        axis.plot(curve.x, y, color=colour, marker=marker, mec=PAPER, mew=0.8, lw=line, ms=mark)
 
 
 def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
