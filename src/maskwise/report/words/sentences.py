@@ -30,6 +30,7 @@ from maskwise.tasks.episodes import CHANCE
 
 FEW_TASKS = 8
 LONGEST_HEADING = 120  # characters
+WHAT_TO_DO = "what to do: "  # the beginning of the advice of a section
 GUESSING = f"guessing gives 33{NBSP}%, so there is no skill to lose"
 
 
@@ -43,7 +44,7 @@ class Sentence:
 # The opening: a sentence for each score that has words, and how sure we are
 
 
-def opening(reading: Reading) -> list[Sentence]:
+def opening(reading: Reading, others: Sequence[Reading] = ()) -> list[Sentence]:
     """The sentences of the scores that were measured, then their precision."""
     run = {rule.name for rule in scores_run(reading)}
     shown = [rule for rule in scores_shown(reading.summary, reading.probes) if rule.sentences is not None]
@@ -53,7 +54,7 @@ def opening(reading: Reading) -> list[Sentence]:
         if rule.name in run
         or (reading.is_autoregressive and rule.sentences is not None and rule.sentences.autoregressive is not None)
     ]
-    return [*(score_sentence(rule, reading) for rule in stated), how_sure(reading)]
+    return [*(score_sentence(rule, reading, others) for rule in stated), how_sure(reading)]
 
 
 def scores_run(reading: Reading) -> list[ScoreRule]:
@@ -65,7 +66,7 @@ def scores_run(reading: Reading) -> list[ScoreRule]:
     ]
 
 
-def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
+def score_sentence(rule: ScoreRule, reading: Reading, others: Sequence[Reading] = ()) -> Sentence:
     """The sentence of a score: what was measured, and the claim that its interval allows."""
     words, score = rule.sentences, reading.summary.scores[rule.name]
     assert words is not None
@@ -78,7 +79,7 @@ def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
         why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
         return Sentence(words.topic, "Inconclusive.", f"{seen}; {GUESSING if why == NO_SKILL else why}.")
     addition = words.addition(reading) if words.addition is not None else ""
-    limit = limit_of_score(rule, reading)
+    limit = limit_of_score(rule, reading, others)
     if limit is not None and not limit.shown:
         return Sentence(words.topic, "Inconclusive.", f"{seen}; {in_short(limit)}.{addition}")
     if limit is not None:
@@ -202,6 +203,16 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
     return own + verdict_lines(section, readings)
+
+
+def advice_apart(shows: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The lines that say what was found, and those that say what to do.
+
+    `tiny-llada, what to do: decode ...` becomes `tiny-llada: decode ...`, and without a name `Decode ...`.
+    """
+    parts = [line.partition(WHAT_TO_DO) for line in shows if WHAT_TO_DO in line]
+    advice = [f"{who.removesuffix(', ')}: {do}" if who else do[:1].upper() + do[1:] for who, _, do in parts]
+    return [line for line in shows if WHAT_TO_DO not in line], advice
 
 
 def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
