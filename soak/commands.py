@@ -20,14 +20,16 @@ SECONDS_A_RUN = 240  # of one command on a busy machine; most take ten
 
 @dataclass(frozen=True)
 class Command:
-    """A command line with OUT for its folder and PAIRS or TEXT for its data."""
+    """A command line with OUT for its folder, PAIRS or TEXT for its data, SMALL for a random model of two layers."""
 
     name: str
     line: str
     result: Callable[[Path], Any]
 
     def words(self, home: Path, out: Path) -> list[str]:
-        places = {"OUT": out, "PAIRS": home / "pairs.jsonl", "TEXT": home / "text.txt"}
+        places = {"OUT": out, "PAIRS": home / "pairs.jsonl", "TEXT": home / "text.txt", "SMALL": home / "small"}
+        if "SMALL" in self.line and not places["SMALL"].exists():
+            _write_model(places["SMALL"])
         return [str(places.get(word, word)) for word in self.line.split()]
 
 
@@ -79,7 +81,7 @@ COMMANDS = {
         Command("train", f"train tiny-llada --data TEXT --out OUT {_SHORT} --context 64 --device cpu", _trained),
         Command("export", "export tiny-llada+ma --out OUT --json", _files),
         Command("convert", "convert tiny-qwen --out OUT --json", _files),
-        Command("cures", "cures tiny-llada --points 1 --json --device cpu --out OUT", _mitigated),
+        Command("cures", "cures SMALL --points 1 --json --device cpu --out OUT", _mitigated),
     )
 }
 
@@ -89,6 +91,13 @@ def write_data(home: Path) -> None:
     (home / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     output = "The otter went to the lamp and said nothing to anyone. It slept under the table until noon. "
     (home / "text.txt").write_text("\f".join(f"Story {n}. {output * 4}" for n in range(24)))
+
+
+def _write_model(folder: Path) -> None:
+    """In a process of its own: nothing may be computed in this one before it is copied (`run_forked`)."""
+    folder.mkdir()
+    code = "import sys, pathlib, soak.readers as r; r._checkpoint(pathlib.Path(sys.argv[1]), window=2048)"
+    subprocess.run([sys.executable, "-c", code, str(folder)], env=environment(), cwd=ROOT, check=True)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The campaigns cut into parts of a minute or so, each a process of its own: python -m soak.parts NAME FILE."""
 
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -149,6 +150,9 @@ _WORK: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def main(name: str, file: Path) -> None:
+    from soak.commands import environment
+
+    os.environ.update(environment())  # before transformers is imported: it writes some of it into tokenizer files
     from maskwise.support.files import replace_file, to_json
 
     try:

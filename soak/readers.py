@@ -1,6 +1,7 @@
 """Every reader of a stranger's files: what it is given, which of its files may be damaged, and how it is called."""
 
 import json
+import math
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ import maskwise as mw
 from maskwise.advice.search_folder import begin, read_answers, read_plan
 from maskwise.decoding.prompt_files import read_prompts, read_requests
 from maskwise.decoding.prompt_ids import encode_prompts
+from maskwise.decoding.score import score_requests
 from maskwise.experiments.tuned_adapters import with_method
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.checkpoints.catalog import describe_checkpoint
@@ -59,6 +61,12 @@ def readers() -> list[Reader]:
     def tokenized(folder: Path) -> Any:
         return tokenize_pairs(read_pairs(folder / "pairs.jsonl"), model, 200)
 
+    def scored(folder: Path) -> Any:
+        """A mask in an answer has no likelihood: refused, not minus infinity."""
+        found = score_requests(model, read_requests(folder / "pairs.jsonl"), "chain")
+        assert all(math.isfinite(one.log_likelihood) for one in found), "a likelihood that is not finite"
+        return found
+
     def chats(folder: Path) -> Any:
         return tokenize_pairs(read_pairs(folder / "columns.json"), chatting, 200)
 
@@ -88,6 +96,7 @@ def readers() -> list[Reader]:
         Reader("prompts", _pairs, ("pairs.jsonl",), lambda folder: read_prompts(folder / "pairs.jsonl")),
         Reader("plain prompts", _pairs, ("text.txt",), lambda folder: read_prompts(folder / "text.txt")),
         Reader("scored", _pairs, ("pairs.jsonl",), lambda folder: read_requests(folder / "pairs.jsonl")),
+        Reader("likelihoods", _pairs, ("pairs.jsonl",), scored, 2),
         Reader("columns", _pairs, ("columns.json",), lambda folder: read_requests(folder / "columns.json")),
         Reader("wild prompts", _seed, ("seed",), encoded, 4),
         Reader("prose", _pairs, ("text.txt",), lambda folder: load_text(folder / "text.txt")),
@@ -103,7 +112,7 @@ def readers() -> list[Reader]:
         Reader("table of runs", _run, ("records.jsonl", "manifest.json"), _tabled, 4),
         Reader("run", _run, ("records.jsonl", "manifest.json"), lambda folder: read_all([folder]), 8),
         Reader("page", _run, ("records.jsonl", "manifest.json"), _page, 1),
-        Reader("tuning run", _tuning, ("settings.json", "checkpoints/checkpoint-2/complete.json"), _tuned),
+        Reader("tuning run", _tuning, _SAVED, _tuned),
     ]
     # Where a package is not installed its readers end in one line, which says nothing of damage.
     needs = {"data rows.parquet": "pyarrow", "page": "matplotlib", "search page": "matplotlib"}
@@ -119,13 +128,13 @@ SEED = b"0123456789"
 PAIR = {"prompt": "Say it:", "answer": "it"}
 
 
-def _checkpoint(folder: Path) -> None:
+def _checkpoint(folder: Path, window: int = 64) -> None:
     """The embedded tokenizer, in a chat template of its own, and a network of two small layers."""
     tokenizer = mw.open("tiny-llada").tokenizer
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
     small = {"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv_heads": 2, "mlp_hidden_size": 24}
-    rest = {"vocab_size": len(tokenizer), "max_sequence_length": 64, "mask_token_id": tokenizer.mask_token_id}
+    rest = {"vocab_size": len(tokenizer), "max_sequence_length": window, "mask_token_id": tokenizer.mask_token_id}
     LLaDAModelLM(LLaDAConfig(**small, **rest)).save_pretrained(folder)
 
 
@@ -268,6 +277,8 @@ def _run(folder: Path) -> None:
         ("few-steps", {"steps": 2, "masks": 50}, None),
         ("order", {"rule": "low-confidence"}, ORDER),
         ("nelbo", {"draws": 4}, None),
+        ("likelihood-masks", {"masks": 0}, None),  # its entries have no accuracy
+        ("likelihood-masks", {"masks": 64}, None),
     ]
     base = {"model": "m", "predicted": "A", "answer": "A", "confidence": 0.5, "entropy": 0.25, "nll": 1.5}
     records = [
@@ -301,6 +312,7 @@ def _run(folder: Path) -> None:
 
 
 ORDER = dict.fromkeys(("tau", "global1", "global4", "local1", "local4"), 0.5)
+_SAVED = ("settings.json", "checkpoints/checkpoint-2/complete.json", "checkpoints/checkpoint-2/README.md")
 IDENTITY = {"model": "m", "settings": {"steps": 6}, "data": {"sha256": "0"}}
 
 
@@ -308,7 +320,9 @@ def _tuning(folder: Path) -> None:
     checkpoint = folder / "checkpoints" / "checkpoint-2"
     checkpoint.mkdir(parents=True)
     (checkpoint / "optimizer.pt").write_bytes(b"state")
+    (checkpoint / "README.md").write_text("An adapter.")
     vouch(checkpoint, 2)
+    shutil.copytree(checkpoint, checkpoint.with_name("checkpoint-4-backup"))  # of the user's own
     (folder / "settings.json").write_text(json.dumps({"identity": IDENTITY, "base": "abc"}))
 
 

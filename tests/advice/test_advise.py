@@ -357,7 +357,7 @@ def test_a_search_of_an_earlier_version_without_undecided_goals_still_opens(whol
 
 def test_a_model_that_answers_nothing_is_given_no_setting(model, tmp_path):
     found = mw.advise(model, KINDS, exact=True, out=tmp_path, **SMALL)
-    assert found["sentence"].startswith("0 of 24 right at most: the model was not shown to be able to answer")
+    assert found["sentence"].startswith("0 of 24 right: not shown to be able to do the task, so nothing can be lost.")
     assert not found["advice"] and found["winner"] is None and "What to do: look at" in found["sentence"]
     assert [row["questions"] for row in found["undecided"]] == [None] * 3
     assert not any(row["frontier"] for row in found["confirmed"])

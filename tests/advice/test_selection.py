@@ -222,6 +222,13 @@ def test_a_fastest_setting_truly_equal_is_named_after_the_questions_that_are_sai
 def test_a_model_that_is_not_right_more_often_than_by_guessing_is_not_shown_to_be_able():
     none, few = np.zeros((4, 24)), np.zeros((4, 24))
     few[:, :9] = 1
-    assert not confirm(none, np.ones(4)).is_shown_above(0.0)
-    assert confirm(few, np.ones(4)).is_shown_above(0.0) and not confirm(few, np.ones(4)).is_shown_above(1 / 3)
-    assert confirm(none - 1.5, np.ones(4)).is_shown_above(0.0)  # nats: there is no guessing
+    assert not confirm(none, np.ones(4)).skill(0.0).shown
+    assert confirm(few, np.ones(4)).skill(0.0).shown and not confirm(few, np.ones(4)).skill(1 / 3).shown
+    assert confirm(none - 1.5, np.ones(4)).skill(0.0) is None  # nats: there is no guessing
+
+
+def test_questions_that_every_setting_answers_are_too_easy():
+    right, some = np.ones((4, 40)), np.ones((4, 40))
+    some[3, :20] = 0
+    assert confirm(right, np.ones(4)).skill(1 / 3).skill == "saturated"
+    assert confirm(some, np.ones(4)).skill(1 / 3).skill == "skilled"  # the last setting loses

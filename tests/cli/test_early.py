@@ -48,6 +48,8 @@ WRONG = {
     "generate inclusionAI/LLaDA2.0-mini hi --weights int4": "--weights int4 is not written for models with experts",
     "score tiny-llada --data missing.jsonl": "cannot read missing.jsonl",
     "score tiny-llada --data missing.jsonl --method exat": "did you mean exact?",
+    "score tiny-llada --data missing.jsonl --masks -1": "Invalid value for '--masks'",
+    "score tiny-llada --data missing.jsonl --masks two": "Invalid value for '--masks'",
     "generate tiny-llada hi -n -3": "max_new_tokens -3 leaves nothing to generate",
     "generate tiny-llada hi --block 0": "block 0 holds no token",
     "score tiny-llada --data missing.jsonl --samples 0": "'--samples'",
@@ -83,6 +85,11 @@ WRONG = {
     "advise tiny-llada --templates missing.yaml": "cannot read missing.yaml",
     "reproduce tiny-lada": "did you mean tiny-llada?",
     "reproduce llada-8b-base-gsm8k": "give --data PATH",
+    "reproduce README.md": "README.md is not valid YAML at line 2: give a card",
+    "advise --endpoint http://host --body steps": "--body ['steps']: write each field once, as NAME=VALUE,VALUE",
+    "advise --endpoint http://host --body model=a,b": "--body model: maskwise writes this field itself",
+    "advise --endpoint http://host --temperatures hot": "--temperatures hot: give numbers",
+    "advise --endpoint http://host --data missing.jsonl --exact": "cannot read missing.jsonl",
     "advise": "name a model, or the address of a server with --endpoint",
     "advise tiny-llada --max-tokens 8": "--max-tokens goes with --endpoint",
     "advise tiny-llada --concurrency 2": "--concurrency goes with --endpoint",
@@ -135,6 +142,7 @@ def answers(tmp_path_factory) -> dict[str, list]:
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text("{}")
     (folder / "notes").mkdir()
+    (folder / "README.md").write_text("# A model\nThis is no card: it is: prose\n")
     (folder / "data.xlsx").write_bytes(b"PK\x03\x04\xff\xfe")
     done = subprocess.run(
         [sys.executable, "-c", CODE], input=json.dumps(list(WRONG)), capture_output=True, text=True, cwd=folder
@@ -269,6 +277,21 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
         f"run-card {path}",
         f"diagnose --words {path}",
         f"diagnose --out {path}",
+        f"diagnose --data gsm8k={path}",
+        f"diagnose tiny-llada --adapter {path}",
+        f"compare {path} tiny-llada",
+        f"compare tiny-llada tiny-dream --out {path}",
+        f"generate tiny-llada hi --adapter {path}",
+        f"generate tiny-llada hi --out {path}/traces.jsonl",
+        f"score tiny-llada --data {path}",
+        f"tune tiny-llada --data {path}",
+        f"tune tiny-llada --preset quick --out {path}",
+        f"advise tiny-llada --exact --data {path}",
+        f"export tiny-llada --adapter {path} --out new",
+        f"export tiny-llada+ma --out {path}",
+        f"convert tiny-qwen --out {path}",
+        f"cures --adapter {path}",
+        f"reproduce {path}",
     ]
     code = CODE.replace("found = {}", "import os\nfound = {}\nif not os.getuid(): os.setuid(65534)")
     # The folders above belong to this user alone: entered before the rights are given up, and named from there.

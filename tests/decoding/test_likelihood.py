@@ -11,6 +11,7 @@ import maskwise as mw
 from helpers.references import dense_logits
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.decoding.likelihood import encode_pair, every_subset, log_likelihoods, sampled_subsets
+from maskwise.support.errors import UserError
 
 PAIRS = [([5, 9, 2, 30], [4]), ([7, 7], [8, 1, 3]), ([11, 12, 13, 14, 15, 16, 3], [2, 9, 44, 20])]
 MASKED = [tiny_llada, tiny_dream]
@@ -103,6 +104,19 @@ def test_an_estimate_depends_on_the_seed_and_the_request_alone(make):
 def test_a_score_states_the_masks_after_the_answer():
     assert [one.masks for one in log_likelihoods(tiny_llada(), PAIRS, masks=5)] == [5, 5, 5]
     assert [one.masks for one in log_likelihoods(tiny_ar(), PAIRS)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("make", "masks", "said"),
+    [
+        (tiny_llada, 100_000, "request 1 leaves room for .* masks in the context length"),
+        (tiny_llada, -1, "masks 0 or more"),
+        (tiny_ar, 2, "is autoregressive: it has no masks"),
+    ],
+)
+def test_a_number_of_masks_that_cannot_be_is_one_line(make, masks, said):
+    with pytest.raises(UserError, match=said):
+        log_likelihoods(make(), PAIRS, masks=masks)
 
 
 def test_auto_is_exact_where_that_is_cheaper():

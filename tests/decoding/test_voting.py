@@ -52,7 +52,7 @@ def test_a_vote_returns_the_answer_of_most_steps_and_costs_no_pass(changing):
 
 
 def test_where_no_step_has_an_answer_the_last_step_counts(changing):
-    with pytest.warns(UserNotice, match="'\\(never\\)' is in none of the texts, so no step was elected") as said:
+    with pytest.warns(UserNotice, match="'\\(never\\)' matches none of the generated texts, so the vote") as said:
         assert generate(changing, "Answer:[", NEW, chat=False, vote="(never)")[0].text.startswith("B")
     assert len(said) == 1
 

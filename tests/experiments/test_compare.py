@@ -381,3 +381,15 @@ def test_what_a_model_without_skill_lost_is_not_in_the_table(tmp_path):
     printed = run(before, after)
     assert printed.exit_code == 0 and "not shown to be able to do the task" in printed.output
     assert "not shown to be able" in json.loads(run(before, after, "--json").stdout)["finding"]
+
+
+def test_questions_that_are_too_easy_for_all_models_have_no_losses_in_the_table(tmp_path):
+    easy = write_run(tmp_path / "easy", mask_probes([10] * 4, [10] * 4), **SEED)
+    tuned = write_run(tmp_path / "tuned", mask_probes([10] * 4, [10] * 4), TUNED, **SEED)
+    hurt = write_run(tmp_path / "hurt", mask_probes([10] * 4, [5] * 4), **SEED)
+    lost = {
+        first: next(row for row in rows_of(found.models, found.changes) if row.name == "Lost to 100 masks").values
+        for first in (easy, hurt)
+        for found in [compare_runs([first, tuned])[0]]
+    }
+    assert lost[easy] == ("–", "–") and "–" not in lost[hurt]

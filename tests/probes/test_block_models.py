@@ -122,7 +122,7 @@ def test_a_note_says_whether_the_answers_own_mask_is_counted():
     for other_tokens, most, said in (
         (0, 8, "its own mask included"),
         (1, 7, "besides its own mask"),
-        (3, 5, "besides 3 other tokens, its own mask among them"),
+        (3, 5, "besides its own mask and 2 other tokens"),
     ):
         assert visible_counts(setup, "filler", [2, 20], other_tokens) == (2, most)
         assert f"an answer sees at most {most}, {said}, of its block of 8 tokens" in setup.notes[-1]
@@ -181,7 +181,7 @@ def test_models_without_blocks_are_not_asked_about_places_in_them(tmp_path):
     assert run.manifest["settings"]["probes"] == ["mask-count"]
     assert run.manifest["notes"] == ["block-offset was not run: it is for block diffusion models"]
     assert fit_to_model(DEFAULT, causal=False)[1] == []  # named by the preset alone
-    with pytest.raises(UserError, match="no probe to run: block-offset is for block diffusion models"):
+    with pytest.raises(UserError, match="is for block diffusion models; name another probe, such as location"):
         diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path / "alone")
 
 

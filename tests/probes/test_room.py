@@ -13,6 +13,7 @@ from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.text import load_text
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
+from maskwise.report.sections import sections_for
 from maskwise.report.words.terminal import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose, plan
@@ -48,6 +49,20 @@ def test_scores_over_tasks_with_room_are_kept_with_those_over_all(tmp_path, caps
     assert "1 of 2 tasks leaves room for a loss" in " ".join(capsys.readouterr().out.split())
     page = read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
     assert "1 of 2 tasks leaves room for a loss (45 to 90 % right); 1 is too easy" in page
+
+
+def test_each_number_of_examples_has_a_section_with_a_mark_for_each_task(tmp_path):
+    settings = replace(SETTINGS, probes=("room",), points=3, relevant=(1, 2))
+    (reading,) = read_all([diagnose(known_model(sure_of_countries), settings, tmp_path / "run")])
+    sections = [section for _, section in sections_for([reading])]
+    reports = {found.relevant: found.room for found in reading.summary.extras["room"]}
+    for section, number in zip(sections, (2, 1), strict=True):
+        assert section.says(reading)[0].startswith(f"With {number} example")
+        marks = {point.entry.condition["task"]: point for point in section.points(reading)}
+        assert {task: mark.entry.accuracy for task, mark in marks.items()} == reports[number].accuracy
+        assert sorted(mark.x for mark in marks.values()) == [1, 2]
+        assert marks["country-smallest"].series == "too easy (above 90 %)"
+        assert all(0 <= mark.entry.low <= mark.entry.accuracy <= mark.entry.high <= 1 for mark in marks.values())
 
 
 @pytest.mark.parametrize(("settings", "other"), [(SETTINGS, "mask-count"), (UNFAMILIAR, "unfamiliar")])

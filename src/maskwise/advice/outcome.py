@@ -14,6 +14,8 @@ from maskwise.records.search import (
     QuestionCounts,
     UndecidedGoal,
 )
+from maskwise.report.words.task_skill import conclusion, limit
+from maskwise.scoring.skill import Skill
 from maskwise.tasks.episodes import CHANCE
 
 # Each goal with the setting that is shown to meet it (None where none is) and its margin.
@@ -26,12 +28,14 @@ WHAT_TO_TRY = (
     "look at the texts in records.jsonl of the folder, then try a longer text (-n), another --pattern, easier "
     "questions or a model that was tuned for such questions"
 )
+HARDER = "give harder questions to find the limits of the fast ones"
 
 
 def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: str | None, **costs: Any) -> Advice:
     """What `maskwise advise --json` prints. costs: the fields of `Advice` from `cost` on."""
     confirmed = found.confirmation
-    able = _can_answer(found, request)
+    skill = _skill(found, request)
+    able = skill is None or skill.shown
     named = [(goal, pick(confirmed) if able else None, margin) for goal, pick, margin in GOALS]
     return Advice(
         model=model if adapter is None else f"{model}+{adapter}",
@@ -59,14 +63,17 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
 
 
 def sentence(found: SearchResult, request: SearchRequest) -> str:
-    """The finding: that the model cannot answer, or the winner, or the fastest setting shown to be as good, and what is
-    not decided."""
+    """The finding: that the questions are too hard or too easy, or the winner, or the fastest setting shown to be as
+    good, and what is not decided."""
     confirmed, held = found.confirmation, found.plan.held
-    if not _can_answer(found, request):
-        return _cannot_answer(found, request)
+    limited = limit(_skill(found, request))
+    if limited is not None and not limited.shown:
+        return _cannot_answer(limited)
     fast, winner = confirmed.fastest_within(NEAR), confirmed.winner
     parts = []
-    if winner is not None:
+    if limited is not None:
+        parts.append(f"{conclusion(limited)} This holds for all settings compared: {HARDER}.")
+    elif winner is not None:
         gain = confirmed.difference(winner, 0)
         parts.append(
             f"{_capital(_name(found, winner))} is better than the reference ({_name(found, 0)}) by "
@@ -97,19 +104,14 @@ def _not_enough(found: SearchResult, request: SearchRequest) -> str:
     return f"Not enough questions to call a setting within {amount(NEAR, request)} of all others{unseen}{decide}."
 
 
-def _can_answer(found: SearchResult, request: SearchRequest) -> bool:
-    """True if a finalist is significantly above guessing; where the guessing rate is unknown, if it is ever right."""
-    return found.confirmation.is_shown_above(CHANCE if request.embedded and request.quality.is_share else 0.0)
+def _skill(found: SearchResult, request: SearchRequest) -> Skill | None:
+    """Where the guessing rate is unknown, one right answer is above it."""
+    return found.confirmation.skill(CHANCE if request.embedded and request.quality.is_share else 0.0)
 
 
-def _cannot_answer(found: SearchResult, request: SearchRequest) -> str:
-    held, most = found.plan.held, max(one.mean for one in found.confirmation.quality)
-    guessing = f", guessing gives {100 * CHANCE:.0f} %" if request.embedded and request.quality.is_share else ""
-    more = "ask more questions, " if most > 0 else ""
-    return (
-        f"{round(most * held)} of {held} right at most{guessing}: the model was not shown to be able to answer these "
-        f"questions, so no setting is advised. What to do: {more}{WHAT_TO_TRY}."
-    )
+def _cannot_answer(skill: Skill) -> str:
+    more = "; or ask more questions" if skill.skill == "undecided" else ""
+    return f"{conclusion(skill)} No setting is advised: no other had more right. What to do: {WHAT_TO_TRY}{more}."
 
 
 def _price_of_speed(found: SearchResult, request: SearchRequest) -> list[str]:

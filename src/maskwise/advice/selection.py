@@ -21,7 +21,7 @@ import numpy as np
 import scipy.special
 
 from maskwise.scoring.intervals import SAME, TAILS, difference_interval, jeffreys_bounds
-from maskwise.scoring.skill import task_skill
+from maskwise.scoring.skill import Skill, task_skill
 
 FINALISTS = 4  # confirmed, the reference among them: six pairs
 FEWEST_ASKED, FEWEST_HELD = 4, 24  # questions of the first round, and held back
@@ -220,12 +220,17 @@ class Confirmation:
         reach = float(scipy.special.ndtri(1 - tail) + scipy.special.ndtri(POWER))
         return _two_digits(max(variance * (reach / margin) ** 2, self.questions + 1))
 
-    def is_shown_above(self, chance: float) -> bool:
-        """Whether some finalist is right more often than by guessing; the tests of all hold together."""
+    def skill(self, chance: float) -> Skill | None:
+        """That of the best finalist, with the changes to all others; None where quality is no share of right answers.
+
+        The tests of all finalists hold together.
+        """
         if not self.shares:
-            return True
-        right, level = [round(one.mean * self.questions) for one in self.quality], TAILS[0] / len(self.quality)
-        return any(task_skill(count, self.questions, chance, level=level).shown for count in right)
+            return None
+        best = self.highest
+        changes = [(one.low, one.high) for other in self._others(best) for one in [self.difference(other, best)]]
+        right, level = round(self.quality[best].mean * self.questions), TAILS[0] / len(self.quality)
+        return task_skill(right, self.questions, chance, changes, level)
 
     @property
     def cheapest(self) -> int:

@@ -82,8 +82,7 @@ def advise(
 ) -> None:
     """Find the canvas (masks in view), block, strategy, steps and cache to decode with, from your own questions.
 
-    Settings are searched on some questions and confirmed on others. It resumes. With --data, name one measure of
-    quality.
+    Settings are searched on some questions and confirmed on others. It resumes. With --data name a measure.
     """
     served = {"endpoint": endpoint, "model": model, "concurrency": concurrency}
     given = {
@@ -96,6 +95,11 @@ def advise(
     else:
         own = {"exact": None} | ({"device": None} if judge else {})  # a measure here; where the judge is opened
         refuse_local([checkpoint] if checkpoint else [], given | own)
+        from maskwise.advice.search_request import OF_SERVERS, prepare
+
+        measure = (exact, pattern, function, judge)
+        searched = {name: given[name] for name in OF_SERVERS}
+        prepare(data, *measure, budget, cost, seed, templates, ("", ""), **searched)  # before the server is reached
     check_models([name for name in (checkpoint, judge) if name], adapter, dtype)
     from maskwise.advice.advise import advise as search_settings
 

@@ -40,7 +40,7 @@ def for_results(out: Path | None) -> Path | None:
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...", callback=known_device)]
 Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
 AnyBase = Annotated[
-    bool, typer.Option("--any-base", help="Put an adapter also on another base than the one it was trained on.")
+    bool, typer.Option("--any-base", help="Allow an adapter on another base than that of its training.")
 ]
 DeviceMap = Annotated[
     str | None, typer.Option(help="auto: spread the layers over all GPUs, main memory and disk, as far as each fits.")
@@ -65,7 +65,7 @@ def device_limits(device_map: str | None, max_memory: str | None) -> dict[int | 
     return {place if place == "cpu" else int(place): size for place, _, size in pairs}
 
 
-Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: pays on a GPU after a minute of work.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: saves time on a GPU after a minute.")]
 CheckWeights = Annotated[
     bool, typer.Option("--check-weights/--no-check-weights", help="Look for NaN and infinity when the model is opened.")
 ]

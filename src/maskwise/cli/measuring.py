@@ -47,7 +47,7 @@ class ListsProbes(CommandWithOldNames):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         from maskwise.probes import PROBES
 
-        with formatter.section("Probes (in quick*, by default+, with --full all)"):
+        with formatter.section("Probes (* with --quick, + by default; --full runs all)"):
             named = [(probe, "*" * ("quick" in probe.presets) + "+" * ("default" in probe.presets)) for probe in PROBES]
             formatter.write_dl([(probe.name + marks, probe.about) for probe, marks in named])
 
@@ -90,7 +90,7 @@ def diagnose(
     ] = None,
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every probe, up to 1000 points per task.")] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="The paper's setting and probes alone, next to its published values.")
     ] = False,
@@ -100,7 +100,7 @@ def diagnose(
     ] = None,
     points: Points = None,
     relevant: Annotated[
-        str | None, typer.Option(help="Relevant examples; several numbers, as 1,10, are asked one after the other.")
+        str | None, typer.Option(help="Number of relevant examples; a list, as 1,10, runs each in turn.")
     ] = None,
     distractors: Annotated[
         int | None, typer.Option(help="Distracting examples in addition to the relevant ones.  [1 or more]")
@@ -108,7 +108,7 @@ def diagnose(
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Few-shot probes: as many points as every paired difference needs for +- so many points, over 0."
+            help="Few-shot probes: add questions until each paired difference is known to within +- so many points."
         ),
     ] = None,
     seed: Seed = 0,
@@ -127,7 +127,7 @@ def diagnose(
         Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
     ] = None,
     batch_tokens: BatchTokens = None,
-    exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: the same records to the byte.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: byte-identical records.")] = False,
     dtype: Dtype = "auto",
     weights: Weights = None,
     device: Device = None,
@@ -137,14 +137,14 @@ def diagnose(
     device_map: DeviceMap = None,
     max_memory: MaxMemory = None,
     tensor_parallel: Annotated[
-        int, typer.Option(min=1, help="Under torchrun: so many processes share a model, the others ask in parallel.")
+        int, typer.Option(min=1, help="Under torchrun: processes per copy of the model; copies share the questions.")
     ] = 1,
     endpoint: EndpointUrl = None,
     model: ServedModel = None,
     concurrency: Concurrency = 4,
-    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks to fill, if it does not say.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="--endpoint: denoising steps, if it does not say.")] = None,
-    strategy: Annotated[str | None, typer.Option(help="--endpoint: unmasking strategy, if it does not say.")] = None,
+    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks to fill, if it states none.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="--endpoint: denoising steps, if it states none.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="--endpoint: unmasking strategy, if it states none.")] = None,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest difference that this run detects; no model is opened.")
     ] = False,
@@ -210,7 +210,7 @@ def diagnose(
         summaries = [with_finding(reading) for reading in readings]
         return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
     for reading in readings:
-        print_summary(reading, tables=verbose)
+        print_summary(reading, verbose, readings)
     echo(f"\n{finding(readings).sentence}")
     for line in advice_lines(readings):
         echo(f"what to do: {one_line(line)}")

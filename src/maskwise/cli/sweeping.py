@@ -23,7 +23,7 @@ def sweep(
     models: Annotated[list[str], typer.Argument(help="Models, or one YAML file with models, settings and slurm.")],
     probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="Every probe, 1000 points per task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every probe, up to 1000 points per task.")] = False,
     points: Points = None,
     seed: Seed = 0,
     chat: Chat = False,

@@ -174,9 +174,7 @@ def _recorded(
 
         found.extend(decode(model, ids, options, generator, on_step, batch, keep))
     if options.vote is not None and not any(first_match(options.vote, one.text) for one in found):
-        none = (
-            f"vote: the pattern {options.vote!r} is in none of the texts, so no step was elected: correct the pattern"
-        )
+        none = f"vote {options.vote!r} matches none of the generated texts, so the vote did nothing: correct it"
         warnings.warn(none, UserNotice, stacklevel=3)
     if divergence:
         exact = decode(model, ids, options.exact(), same_draws, batch=batch)

@@ -32,9 +32,7 @@ from maskwise.tasks.tables import read_rows
 from maskwise.tasks.words import load_words
 
 CARDS = Path(__file__).parent / "cards"
-REMEDY = (
-    "a task is embedded, gsm8k or prompts; the cards that come with maskwise (maskwise reproduce --help) are examples"
-)
+REMEDY = "give a card (YAML with a task: embedded, gsm8k or prompts), or a name that maskwise reproduce --help lists"
 QUESTION, ANSWER = "{question}", "{answer}"
 LETTER_PATTERN = r"^\s*([ABC])\b"
 HELD_OUT = 0.5

@@ -42,11 +42,7 @@ def visible_counts(setup: Setup, probe: str, counts: Sequence[int], other_tokens
     listed = ", ".join(map(str, beyond))
     own = "its own mask included"
     if other_tokens:
-        own = (
-            "besides its own mask"
-            if other_tokens == 1
-            else f"besides {other_tokens} other tokens, its own mask among them"
-        )
+        own = "besides its own mask" + f" and {other_tokens - 1} other tokens" * (other_tokens > 1)
     setup.note(
         f"{probe}: {listed} masks or fillers are not visible: an answer sees at most {most}, {own}, of its "
         f"block of {block} tokens; asked with {most} instead"

@@ -197,12 +197,12 @@ def fit_to_model(
     left_out = [name for name in settings.probes if name in why]
     only_blocks = {probe.name for probe in probes if probe.only_blocks and block is None}
     kept = tuple(name for name in settings.probes if name not in why.keys() | only_blocks)
-    if not kept and not left_out:
-        raise UserError(f"no probe to run: {settings.probes[0]} is for block diffusion models")
     if not kept:
         others = [name for name in DEFAULT.probes if name not in why.keys() | only_blocks]
-        remedy = f"; name another, such as --probes {others[0]}" if others else ""
-        raise UserError(f"no probe to run: {left_out[0]} does not apply, {why[left_out[0]]}{remedy}")
+        remedy = f"; name another probe, such as {others[0]}" if others else "; diagnose another model"
+        name = (left_out or settings.probes)[0]
+        reason = f"does not apply, {why[name]}" if left_out else "is for block diffusion models"
+        raise UserError(f"no probe to run: {name} {reason}{remedy}")
     if settings.probes not in [one.probes for one in (QUICK, DEFAULT, FULL, PAPER)]:
         why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
     notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]

@@ -18,6 +18,10 @@ def read_yaml(file: Path, kind: type[T], remedy: str) -> T:
     content = read_text(file, remedy)
     try:
         return msgspec.convert(yaml.safe_load(content), type=kind)
-    except (yaml.YAMLError, msgspec.ValidationError) as problem:
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None)
+        at = "" if mark is None else f" at line {mark.line + 1}"
+        raise UserError(f"{file} is not valid YAML{at}: {remedy}") from None
+    except msgspec.ValidationError as problem:
         line = " ".join(str(problem).split())
         raise UserError(f"{file}: {line[0].lower()}{line[1:]}; {remedy}") from None

@@ -18,7 +18,7 @@ from helpers.tiny import dream_net, edit_config, llada2_net, nemotron_net, qwen_
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models import peft_access
 from maskwise.models.checkpoints import chat
-from maskwise.models.checkpoints.cards import public_name
+from maskwise.models.checkpoints.cards import body_of, licence_of, public_name
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.checkpoints.locations import ZOO, refuse_unknown_model
 from maskwise.models.checkpoints.verify import code_from_elsewhere
@@ -368,3 +368,14 @@ def test_links_in_the_folder_of_a_report_are_not_followed(tmp_path):
     with pytest.raises(UserError, match="is a link"):
         write_page(read_all([run]), run)
     assert list((tmp_path / "precious").iterdir()) == []
+
+
+def test_the_card_of_a_stranger_is_read_in_linear_time(tmp_path):
+    """A field repeated without an end took the square of the lines: minutes for a file of a megabyte."""
+    fields = "license: mit\n" * 30_000
+    began = time.process_time()
+    (tmp_path / "README.md").write_text(f"---\n{fields}")
+    assert licence_of(tmp_path) is None and body_of(tmp_path).startswith("---\nlicense")
+    (tmp_path / "README.md").write_text(f"---\n{fields}---\nA model.")
+    assert licence_of(tmp_path) == "mit" and body_of(tmp_path) == "A model."
+    assert time.process_time() - began < 1

@@ -75,6 +75,20 @@ def test_a_heading_states_a_change_only_where_it_is_significant_among_all_change
     assert headings(sections_for([alone]), [alone])[0].startswith("Accuracy falls by 40.0")  # it is the only change
 
 
+def test_a_heading_looks_at_every_place_where_two_curves_are_compared(tmp_path: Path) -> None:
+    """Masks cost nothing in a short prompt and much in a long one: the heading does not speak for the first alone."""
+    asked = [
+        ("context-length", {"distractors": distractors, "masks": masks}, 2, right)
+        for distractors, costly in ((0, SAME), (10, [6, 7, 5, 6]), (30, [2, 3, 1, 2]))
+        for masks, right in (("2 masks", SAME), ("20% masks", costly))
+    ]
+    reading = read_all([write_run(tmp_path / "run", asked, DIFFUSION)])[0]
+    sections = sections_for([reading])
+    (effects,) = judged_effects(sections, reading)
+    assert [effect.points for effect in effects] == [0.0, -20.0, -60.0]
+    assert headings(sections, [reading])[0].endswith("with 20% masks instead of 2 masks (at 30 distractors)")
+
+
 def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_path: Path) -> None:
     text = found(tmp_path, (KNOWN, DIFFUSION))
     assert len(text.numbers) == 3 and "of 4 changes" in text.note

@@ -9,7 +9,7 @@ from helpers.known import SMALL, distracted, known_model, shipped_tokenizer, tru
 from helpers.report_runs import DIFFUSION, mask_probes, position_probes, write_run
 from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.probes.library.mask_count import advice
-from maskwise.report.figures.panels import how_to_read, panels
+from maskwise.report.figures.panels import caption_of, how_to_read, panels
 from maskwise.report.pages.notebook import first_screen
 from maskwise.report.pages.page import build
 from maskwise.report.pages.redraw import redraw
@@ -20,7 +20,7 @@ from maskwise.report.words.card import card_of_run
 from maskwise.report.words.effects import effects_of, headings
 from maskwise.report.words.finding import finding
 from maskwise.report.words.terminal import print_summary
-from maskwise.report.words.tiles import tiles
+from maskwise.report.words.tiles import tiles, tiles_of
 from maskwise.runs.diagnose import diagnose
 
 NONE, THIRD, ALL = [0] * 4, [3, 4, 3, 3], [10] * 4
@@ -63,6 +63,8 @@ def test_no_level_line_is_drawn_without_skill_or_room_for_a_loss(tmp_path: Path)
         assert [curve.joined for curve in drawn[0].curves] == [joined]
         assert ("A level line is what one would hope for" in how_to_read(section, drawn)) == joined
         assert ("no line joins" in how_to_read(section, drawn)) != joined
+        assert caption_of(section, drawn).startswith("Line: " if joined else "Point: ")
+        assert ("band" in caption_of(section, drawn)) == joined
 
 
 def test_what_to_try_is_a_paragraph_of_its_own_and_no_option_is_broken(tmp_path: Path) -> None:
@@ -119,6 +121,11 @@ def test_questions_that_are_too_easy_are_not_a_sign_of_health(tmp_path: Path) ->
     assert "--relevant" in first.sentence and first.panel is None and not first.numbers
     assert advice(reading.run.records) is None
     assert "too easy to show a loss" in card_of_run(reading)
+    shown = {tile.name: tile for tile in tiles(reading)}
+    for name in ("Mask tax", "Locality", "Degradation"):  # a tax of 0 % would look like health
+        assert shown[name].value == "–" and shown[name].interval.startswith("too easy to show a loss: 40 of 40 right")
+    assert "| Mask tax |" not in card_of_run(reading) and "| 0\u00a0%" not in card_of_run(reading)
+    assert "too easy to show a loss" in [cell.below for cell in run_table([reading]).rows[0]]
 
 
 def test_a_loss_that_another_probe_shows_leads_where_masks_are_too_easy(tmp_path: Path) -> None:
@@ -150,6 +157,8 @@ def test_questions_that_another_model_loses_on_are_not_too_easy(tmp_path: Path) 
     sentence = finding([before, after], compared=True).sentence
     assert "other loses 50.0\u00a0points less than tiny-llada" in sentence and "too easy" not in sentence
     assert "too easy" in finding([after, read(tmp_path / "c", ALL, ALL)], compared=True).sentence
+    (tax,) = [tile for tile in tiles_of([before, after])[1] if tile.name == "Mask tax"]
+    assert tax.value == "0\u00a0%" and "too easy" not in tax.interval
 
 
 def right(questions: list, asked: int, text: str) -> str:

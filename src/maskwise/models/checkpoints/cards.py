@@ -28,19 +28,21 @@ def card(title: str, parts: list[str], base: str, licence: str | None, library: 
 
 def licence_of(folder: Path | None) -> str | None:
     """The licence that a checkpoint's own card states."""
-    text = _card_of(folder)
-    found = re.match(r"---\n(?:.*\n)*?license: *([\w.-]+) *\n(?:.*\n)*?---\n", text)
+    found = re.search(r"^license: *([\w.-]+) *$", _card_of(folder)[0], re.MULTILINE)
     return found[1] if found else None
 
 
 def body_of(folder: Path | None) -> str:
     """A checkpoint's own card without the fields at its top."""
-    return re.sub(r"\A---\n(?:.*\n)*?---\n", "", _card_of(folder)).strip()
+    return _card_of(folder)[1].strip()
 
 
-def _card_of(folder: Path | None) -> str:
+def _card_of(folder: Path | None) -> tuple[str, str]:
+    """The fields at the top of a card and what follows; in time linear in a stranger's file."""
     file = None if folder is None else folder / "README.md"
-    return file.read_text(encoding="utf-8", errors="replace") if file is not None and file.is_file() else ""
+    text = file.read_text(encoding="utf-8", errors="replace") if file is not None and file.is_file() else ""
+    end = text.find("\n---\n", 3) if text.startswith("---\n") else -1
+    return ("", text) if end < 0 else (text[4 : end + 1], text[end + 5 :])
 
 
 def merged_card(source: str, adapters: list[Path], folder: Path) -> str:

@@ -98,7 +98,7 @@ class Family:
         if self.causal:
             return "diagnose, generate, score, compare; convert turns Llama and Qwen2 into masked models"
         if self.blockwise:
-            return "diagnose within blocks, generate, score, train; no tune"
+            return "diagnose within blocks, generate, score, compare, advise, train; no tune"
         return "all commands" if self.canvas_cache else "all commands but verify, without canvas caches"
 
     @property

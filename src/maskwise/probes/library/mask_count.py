@@ -190,10 +190,9 @@ def _is_gain(difference: Difference) -> bool:
     return difference.low is not None and difference.low > 0
 
 
-def _points(difference: Difference) -> str:
-    assert difference.low is not None and difference.high is not None
-    value, low, high = (100 * one for one in (difference.difference, difference.low, difference.high))
-    return f"{value:+.1f} points, 95 % interval {low:.1f} to {high:.1f}"
+def _points(one: Difference) -> str:
+    assert one.low is not None and one.high is not None
+    return f"{100 * one.difference:+.1f} points, 95 % interval {100 * one.low:.1f} to {100 * one.high:.1f}"
 
 
 MASK_TAX = ScoreRule(

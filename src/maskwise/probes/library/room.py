@@ -9,16 +9,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated
 
+import numpy as np
 from msgspec import Meta
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.examples import FewShotCondition, in_words, labelled
+from maskwise.probes.examples import PAPER_RELEVANT, FewShotCondition, WithNumber, in_words, labelled
 from maskwise.probes.few_shot import context_of, few_shot_items
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, slices
-from maskwise.probes.section import Section, Shown, Summary, TextTable, by_masks
+from maskwise.probes.section import Entry, Point, Section, Shown, Summary, TextTable
+from maskwise.scoring.intervals import jeffreys_bounds
 from maskwise.scoring.numbers import between, percent
 from maskwise.scoring.scores import Score
-from maskwise.scoring.task_room import LEAST_ROOM, MOST_ROOM, Room
+from maskwise.scoring.task_room import LEAST_ROOM, MOST_ROOM, Fitness, Room, verdict_of
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count, Typed
 from maskwise.tasks.episodes import draw
@@ -28,6 +30,11 @@ from maskwise.tasks.words import Words
 NAME = "room"
 BASELINE_MASKS = 2
 BOUNDS = f"{100 * LEAST_ROOM:.0f} to {100 * MOST_ROOM:.0f} % right"
+SERIES: dict[Fitness, str] = {
+    "too hard": f"too hard (below {100 * LEAST_ROOM:.0f} %)",
+    "room": "room for a loss",
+    "too easy": f"too easy (above {100 * MOST_ROOM:.0f} %)",
+}
 RULE = f"a task has room for a loss where separate questions are {BOUNDS}"
 
 
@@ -61,10 +68,10 @@ def units(setup: Setup) -> Iterator[Unit]:
         yield from selection_units(setup, variant, tasks, setup.words, number, settings.distractors, count)
 
 
-def _rows(summary: Summary) -> list[tuple[str, ...]]:
+def _rows(reports: Sequence[RoomReport]) -> list[tuple[str, ...]]:
     return [
         (f"{name}, {in_words(found.relevant)}", percent(score.value), between(score.low, score.high))
-        for found in summary.extras.get(NAME, [])
+        for found in reports
         for name, score in found.scores.items()
         if score.tasks  # those in nats are over all tasks
     ]
@@ -81,16 +88,42 @@ def in_sentence(room: Room) -> str:
     return f"{have} ({BOUNDS})" + (f"; {', '.join(left_out)}" if left_out else "")
 
 
+def _reports(shown: Shown) -> list[RoomReport]:
+    """Those of the numbers of relevant examples that this section shows."""
+    found: list[RoomReport] = shown.summary.extras.get(NAME, [])
+    if not isinstance(shown, WithNumber):
+        return found
+    number = PAPER_RELEVANT if shown.number is None else shown.number
+    return [one for one in found if one.relevant == number]
+
+
 def _in_words(shown: Shown) -> list[str]:
-    reports = shown.summary.extras.get(NAME, [])
+    reports = _reports(shown)
     lines = [f"With {in_words(found.relevant)}, {in_sentence(found.room)}" for found in reports]
     lines += [f"Room with {in_words(f.relevant)}: {', '.join(f.room.tasks)}" for f in reports if f.room.tasks]
-    return [*lines, *(f"{name}: {value} ({ends})" for name, value, ends in _rows(shown.summary))] or ["not run"]
+    return [*lines, *(f"{name}: {value} ({ends})" for name, value, ends in _rows(reports))] or ["not run"]
+
+
+def _points(shown: Shown) -> list[Point]:
+    """Each task, from the hardest to the easiest, named in the condition of its entry."""
+    return [
+        Point(SERIES[verdict_of(right)], place, _of_task(entry, task, right, found.room.questions // len(ranked)))
+        for found, entry in zip(_reports(shown), shown.entries(NAME), strict=False)
+        for ranked in [sorted(found.room.accuracy.items(), key=lambda item: item[1])]
+        for place, (task, right) in enumerate(ranked, 1)
+    ]
+
+
+def _of_task(entry: Entry, task: str, right: float, questions: int) -> Entry:
+    low, high = (float(end) for end in jeffreys_bounds(np.array(right), questions))
+    shown = entry.changed(accuracy=right, low=low, high=high, n=questions, rules_low=None, rules_high=None)
+    return shown.changed(condition={"task": task, **entry.condition})
 
 
 def _tables(summary: Summary) -> list[TextTable]:
-    lines = "; ".join(in_sentence(found.room) for found in summary.extras.get(NAME, []))
-    return [TextTable(lines, ("score, tasks with room", "value", "95 % interval"), _rows(summary))] if lines else []
+    reports = summary.extras.get(NAME, [])
+    lines = "; ".join(in_sentence(found.room) for found in reports)
+    return [TextTable(lines, ("score, tasks with room", "value", "95 % interval"), _rows(reports))] if lines else []
 
 
 class RoomCondition(FewShotCondition, frozen=True, kw_only=True):
@@ -117,10 +150,12 @@ PROBE = Probe(
             "accuracy only where the model is right more often than by guessing, and not always.",
             paper="Not in the paper, whose scores are means over all 16 tasks.",
             how_to_read=f"The rule was fixed beforehand: {RULE}. No answer that is scored selects a task.",
-            x_label="Masks at the end (k)",
-            at="{} masks",
-            points=by_masks(NAME),
+            x_label="Tasks, from the hardest to the easiest",
+            at="task {}",
+            points=_points,
             says=_in_words,
+            scatter=True,
+            caption="A mark for each task; bar: 95 % interval for new questions.",
         ),
     ),
 )

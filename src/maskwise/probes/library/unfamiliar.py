@@ -87,7 +87,8 @@ def _in_words(shown: Shown) -> list[str]:
     if not found.tasks:
         line += ": accuracy on these words cannot show a loss"
     elif tax.value is not None:
-        line += f"; masks cost {percent(tax.value)} of the skill above guessing there"
+        change = "cost" if tax.value >= 0 else "add"
+        line += f"; masks {change} {percent(abs(tax.value))} of the skill above guessing there"
     lines = [line]
     if nats.value is not None:
         parts = parts_in_words(nats)

@@ -58,8 +58,18 @@ def _beside(section: Section, points: Sequence[Point], model: int, of: int) -> l
     return [replace(point, x=mark_place(round(point.x), model, of)) for point in points]
 
 
+def caption_of(section: Section, drawn: Sequence[Panel]) -> str:
+    """The section's caption, without lines and bands where only points are drawn."""
+    points = section.caption.replace("Line:", "Point:").replace("band:", "vertical bar:")
+    return points if _joined(drawn) == {False} else section.caption
+
+
+def _joined(drawn: Sequence[Panel]) -> set[bool]:
+    return {curve.joined for panel in drawn for curve in panel.curves}
+
+
 def how_to_read(section: Section, drawn: Sequence[Panel]) -> str:
-    joined = {curve.joined for panel in drawn for curve in panel.curves}
+    joined = _joined(drawn)
     return " ".join(([] if joined == {False} else [section.how_to_read]) + ([NOT_JOINED] if False in joined else []))
 
 

@@ -11,11 +11,11 @@ from markupsafe import Markup
 from rich.progress import track
 
 from maskwise.models.families import FAMILIES
-from maskwise.probes.examples import RelevantCount, in_words
+from maskwise.probes.examples import in_words
 from maskwise.probes.section import Section
 from maskwise.report.figures import curves as figures
 from maskwise.report.figures import drawing
-from maskwise.report.figures.panels import how_to_read, panels
+from maskwise.report.figures.panels import caption_of, how_to_read, panels
 from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
 from maskwise.report.pages.figure_table import cell, figure_table
 from maskwise.report.pages.jinja_environment import render
@@ -88,7 +88,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     if chart is not None:
         drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
     labels = [reading.label for reading in readings]
-    models = [_model_view(*one, len(readings) > 1) for one in zip(readings, tiles_of(readings), strict=True)]
+    models = [_model_view(*one, readings) for one in zip(readings, tiles_of(readings), strict=True)]
     compared = [row for row in changes if set(row.values) != {"–"}]
     context: dict[str, Any] = dict(
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
@@ -127,7 +127,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     return render("page.html.jinja", **in_words_of(readings, context)), drawings
 
 
-def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict[str, Any]:
+def _model_view(reading: Reading, scores: Sequence[Tile], readings: Sequence[Reading]) -> dict[str, Any]:
     model = reading.manifest.model
     facts = [
         model["name"],
@@ -146,8 +146,8 @@ def _model_view(reading: Reading, scores: Sequence[Tile], several: bool) -> dict
         "paper": setting_in_words(reading.summary),
         "published": published_rows(reading.summary),
         "facts": [fact for fact in facts if fact != reading.label],
-        "sentences": opening(reading),
-        "tiles": [_tile_view(tile) for tile in scores if several or tile.interval != NOT_MEASURED],
+        "sentences": opening(reading, readings),
+        "tiles": [_tile_view(tile) for tile in scores if len(readings) > 1 or tile.interval != NOT_MEASURED],
     }
 
 
@@ -204,13 +204,13 @@ def _section_view(
     view = {
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
-        "kicker": _kicker(section.name or probe, section.relevant),
+        "kicker": (section.name or probe).replace(f"-{section.relevant}", f", {in_words(section.relevant)}"),
         "title": section.title,
         "heading": heading or finding_of_models(section, readings, shows),
         "question": section.question,
         "paper": section.paper,
         "how_to_read": how_to_read(section, drawn),
-        "caption": section.caption,
+        "caption": caption_of(section, drawn),
         "shows": shows if section.says else verdicts,  # a line per curve would repeat the figure
         "full": figures.is_full_width(drawn),
         "thumb": Markup(drawing.inline(figures.narrow_svg(drawn[:1]), f"{prefix}t", section.title)),
@@ -221,12 +221,6 @@ def _section_view(
         "table": figure_table(section, readings),
     }
     return view, {f"{name}.svg": svg.encode(), f"{name}.png": png}
-
-
-def _kicker(name: str, number: RelevantCount) -> str:
-    """`location, 1 example` of the section `location-1`."""
-    plain = name.removesuffix(f"-{number}")
-    return name if plain == name else f"{plain}, {in_words(number)}"
 
 
 def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:

@@ -21,7 +21,7 @@ from maskwise.records.folder import MANIFEST
 from maskwise.report.pages.advice import Search
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings
-from maskwise.report.words.task_skill import in_short, limit_of_run, limit_of_score
+from maskwise.report.words.task_skill import TOO_EASY, in_short, limit_of_run, limit_of_score
 from maskwise.scoring.numbers import NBSP, score_interval, score_value
 from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, Score, null_score
 from maskwise.support.errors import UserError
@@ -110,7 +110,7 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
     rows = tuple(
         (
             _model(one),
-            *(_score_cell(one, own.get(title)) for title in measured),
+            *(_score_cell(one, own.get(title), readings) for title in measured),
             _settings(one),
             _versions(one.manifest.versions),
         )
@@ -179,15 +179,15 @@ def _score(reading: Reading, rule: ScoreRule) -> Score:
     return reading.summary.scores.get(rule.name, null_score())
 
 
-def _score_cell(reading: Reading, rule: ScoreRule | None) -> TableCell:
+def _score_cell(reading: Reading, rule: ScoreRule | None, readings: Sequence[Reading]) -> TableCell:
     if rule is None:
         return TableCell("–", NOT_MEASURED)
     score = _score(reading, rule)
     if score.value is None:
         return TableCell("–", score.why or "")
-    limit = limit_of_score(rule, reading)
-    if limit is not None and not limit.shown:
-        return TableCell("–", NO_SKILL)
+    limit = limit_of_score(rule, reading, readings)
+    if limit is not None:
+        return TableCell("–", TOO_EASY if limit.shown else NO_SKILL)
     return TableCell(
         score_value(score, rule.unit), score_interval(score, rule.unit).removesuffix(f"{NBSP}nats"), score.value
     )

@@ -116,7 +116,7 @@ def _score_rows(reading: Reading) -> list[tuple[str, ...]]:
 def _without_skill(rule: ScoreRule, reading: Reading) -> str:
     """Why a score that has a value says nothing; empty where it says something."""
     limit = limit_of_score(rule, reading)
-    return in_short(limit) if limit is not None and not limit.shown else ""
+    return in_short(limit) if limit is not None else ""
 
 
 def _unmeasured(reading: Reading) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from maskwise.report.words.task_skill import limit
 from maskwise.scoring.experiment_results import Changes, ComparedModel
 from maskwise.scoring.numbers import NBSP, between, number, percent, points, signed
 from maskwise.scoring.scores import Score, null_score
@@ -22,7 +23,9 @@ class Row:
 def without_losses(
     models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]
 ) -> tuple[dict[str, ComparedModel], dict[str, Changes]]:
-    unable = {label for label, found in models.items() if found.skill and not found.skill.shown}
+    """Empties the losses of models that cannot show one; a task is too easy if it is for every model."""
+    limited = {label: skill for label, found in models.items() if (skill := limit(found.skill or None)) is not None}
+    unable = {label for label, skill in limited.items() if not skill.shown or len(limited) == len(models)}
     lost: dict[str, Any] = {"degradation": None, "few_steps": {}, "few_steps_degradation": None}
     lost |= {"mask_tax": None, "mask_loss": None}
     regained: dict[str, Any] = dict.fromkeys(("reduction", "few_steps_reduction", "mask_loss"), null_score())
@@ -38,7 +41,7 @@ def without_losses(
 def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
     """The comparison as a table, from what `maskwise compare --json` prints.
 
-    The losses of a model that was not shown to be able to do the task are left out.
+    The losses of a model that cannot show any are left out.
     """
     return _all_rows(*without_losses(models, changes))
 

@@ -157,7 +157,7 @@ def _heading(found: Sequence[tuple[str, Sequence[Effect]]]) -> str:
 
 
 def judged_effects(sections: Sequence[tuple[str, Section]], reading: Reading) -> list[list[Effect]]:
-    """The effects of each section, one for each curve, with their adjusted p-values.
+    """The effects of each section (`_of_curves`), with their adjusted p-values.
 
     A change that several sections draw is one test.
     """
@@ -173,17 +173,18 @@ def by_size(effects: Sequence[Effect]) -> list[Effect]:
 
 
 def _of_curves(probe: str, section: Section, reading: Reading) -> list[Effect]:
-    """The effect of each curve of the probe, at the point farthest from its baseline."""
+    """The effect of each curve of the probe, at the point farthest from its baseline. Where baselines are another
+    curve's points at the same places, the effect at every place, unless the section has words for the first alone."""
     if "accuracy" not in [measure.key for measure in section.measures]:
         return []
     own = [entry.condition for entry in with_number(reading.entries(probe), section.relevant)]
     points = [point for point in section.points(reading) if point.entry.condition in own]
-    curves = list(dict.fromkeys(point.series for point in points))
     found = []
-    for series in curves:
+    for series in dict.fromkeys(point.series for point in points):
         pairs = [(point, base) for point in points if point.series == series and (base := _base(point, points))]
-        if pairs:
-            found.append(_effect(probe, section, *max(pairs, key=lambda pair: abs(pair[0].x - pair[1].x))))
+        farthest = max((abs(point.x - base.x) for point, base in pairs), default=0)
+        chosen = [(point, base) for point, base in pairs if abs(point.x - base.x) == farthest]
+        found += [_effect(probe, section, *pair) for pair in (chosen[:1] if farthest or section.effect else chosen)]
     return found
 
 

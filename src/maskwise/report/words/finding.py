@@ -228,8 +228,7 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
     others = [effect for effect in effects if effect.probe not in charted]
     chosen = drawn + others[: NUMBERS - len(drawn)]
     return tuple(
-        _number(one.points, one.low, one.high, f"Accuracy {one.words}{_shots(one)}", one.detected)
-        for one in by_size(chosen)
+        _number(e.points, e.low, e.high, f"Accuracy {e.words}{_shots(e)}", e.detected) for e in by_size(chosen)
     )
 
 

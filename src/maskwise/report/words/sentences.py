@@ -43,7 +43,7 @@ class Sentence:
 # The opening: a sentence for each score that has words, and how sure we are
 
 
-def opening(reading: Reading) -> list[Sentence]:
+def opening(reading: Reading, others: Sequence[Reading] = ()) -> list[Sentence]:
     """The sentences of the scores that were measured, then their precision."""
     run = {rule.name for rule in scores_run(reading)}
     shown = [rule for rule in scores_shown(reading.summary, reading.probes) if rule.sentences is not None]
@@ -53,7 +53,7 @@ def opening(reading: Reading) -> list[Sentence]:
         if rule.name in run
         or (reading.is_autoregressive and rule.sentences is not None and rule.sentences.autoregressive is not None)
     ]
-    return [*(score_sentence(rule, reading) for rule in stated), how_sure(reading)]
+    return [*(score_sentence(rule, reading, others) for rule in stated), how_sure(reading)]
 
 
 def scores_run(reading: Reading) -> list[ScoreRule]:
@@ -65,7 +65,7 @@ def scores_run(reading: Reading) -> list[ScoreRule]:
     ]
 
 
-def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
+def score_sentence(rule: ScoreRule, reading: Reading, others: Sequence[Reading] = ()) -> Sentence:
     """The sentence of a score: what was measured, and the claim that its interval allows."""
     words, score = rule.sentences, reading.summary.scores[rule.name]
     assert words is not None
@@ -78,7 +78,7 @@ def score_sentence(rule: ScoreRule, reading: Reading) -> Sentence:
         why = words.no_skill(reading) if words.no_skill is not None else NO_SKILL
         return Sentence(words.topic, "Inconclusive.", f"{seen}; {GUESSING if why == NO_SKILL else why}.")
     addition = words.addition(reading) if words.addition is not None else ""
-    limit = limit_of_score(rule, reading)
+    limit = limit_of_score(rule, reading, others)
     if limit is not None and not limit.shown:
         return Sentence(words.topic, "Inconclusive.", f"{seen}; {in_short(limit)}.{addition}")
     if limit is not None:

@@ -3,7 +3,7 @@
 Every page, table, card and advice takes its words from here; scoring/skill.py decides.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
@@ -81,8 +81,11 @@ def limit_of_run(reading: Reading) -> Skill | None:
     return limit(reading.summary.skill or None)
 
 
-def limit_of_score(rule: ScoreRule, reading: Reading) -> Skill | None:
-    """What keeps a score of accuracy from being above zero; None where it is, or where nothing does."""
+def limit_of_score(rule: ScoreRule, reading: Reading, others: Sequence[Reading] = ()) -> Skill | None:
+    """What keeps a score of accuracy from being above zero; None where it is, or where nothing does.
+
+    others: models of the same page. Questions on which one of them loses are not too easy.
+    """
     score = reading.summary.scores.get(rule.name, null_score())
     if rule.unit != "share" or score.value is None or direction(score):
         return None
@@ -93,4 +96,6 @@ def limit_of_score(rule: ScoreRule, reading: Reading) -> Skill | None:
     else:
         number = int(rule.name.rsplit("_", 1)[1])
         entries = list(with_number(entries, None if number == PAPER_RELEVANT else number))
-    return limit(next((entry.skill for entry in entries if entry.skill is not UNSET), None))
+    found = limit(next((entry.skill for entry in entries if entry.skill is not UNSET), None))
+    lost = any(direction(one.summary.scores.get(rule.name, null_score())) > 0 for one in others)
+    return None if found is not None and found.shown and lost else found

@@ -89,8 +89,8 @@ class Fitting:
         return table
 
 
-def print_summary(reading: Reading, tables: bool = True) -> None:
-    """The scores and, with `tables`, all that was measured, on standard output.
+def print_summary(reading: Reading, tables: bool = True, others: Sequence[Reading] = ()) -> None:
+    """The scores and, with `tables`, all that was measured, on standard output. others: models of the same call.
 
     Names come from data: they are never read as markup, nor obeyed by the terminal.
     """
@@ -101,7 +101,7 @@ def print_summary(reading: Reading, tables: bool = True) -> None:
     limit = limit_of_run(reading)
     if limit is not None:
         console.print(Text(conclusion(limit)))
-    console.print(_scores(reading, console.width, tables))
+    console.print(_scores(reading, console.width, tables, others))
     if summary.precision:
         console.print(Text(precision_in_words(summary)))
     if tables:
@@ -134,7 +134,7 @@ def _print_tables(reading: Reading, console: Console) -> None:
         console.print(_claims(summary.claims))
 
 
-def _scores(reading: Reading, width: int, tables: bool) -> Table:
+def _scores(reading: Reading, width: int, tables: bool, others: Sequence[Reading]) -> Table:
     """The table of scores, with their definitions if there is room on the line."""
     table = Table("score", "value", "95 % interval", box=None, pad_edge=False, header_style="dim")
     explained = width >= WIDE
@@ -143,14 +143,13 @@ def _scores(reading: Reading, width: int, tables: bool) -> Table:
     for rule in scores_run(reading)[: None if tables else MOST_ROWS]:
         score = reading.summary.scores[rule.name]
         notes = [score_interval(score, rule.unit), nothing_differed(score)] if score.value is not None else []
-        limit = limit_of_score(rule, reading)
-        unknown = limit is not None and not limit.shown
+        limit = limit_of_score(rule, reading, others)
         if limit is not None:
-            notes = [in_short(limit)] if unknown else [*notes, in_short(limit)]
+            notes = [in_short(limit)]
         meaning = "; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)]))
         table.add_row(
             in_words_of([reading], rule.title),
-            Text("–" if unknown else score_value(score, rule.unit), style="bold"),
+            Text("–" if limit is not None else score_value(score, rule.unit), style="bold"),
             "; ".join(filter(None, notes)) or score.why,
             *([Text(in_words_of([reading], meaning), style="dim")] if explained else []),
         )

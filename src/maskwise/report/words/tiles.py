@@ -48,7 +48,10 @@ def tiles_of(readings: Sequence[Reading]) -> list[list[Tile]]:
     for own in shown:
         rules = {**own, **rules}
     return [
-        [score_tile(own[title], reading) if title in own else _not_measured(rule) for title, rule in rules.items()]
+        [
+            score_tile(own[title], reading, readings) if title in own else _not_measured(rule)
+            for title, rule in rules.items()
+        ]
         for own, reading in zip(shown, readings, strict=True)
     ]
 
@@ -86,12 +89,12 @@ def _not_measured(rule: ScoreRule) -> Tile:
     return Tile(rule.name, rule.title, "–", NOT_MEASURED, rule.meaning, None)
 
 
-def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
+def score_tile(rule: ScoreRule, reading: Reading, others: Sequence[Reading] = ()) -> Tile:
     score = reading.summary.scores.get(rule.name, null_score())
     if score.value is None:
         return Tile(rule.name, rule.title, "–", score.why or "", rule.meaning, None)
-    limit = limit_of_score(rule, reading)
-    if limit is not None and not limit.shown:
+    limit = limit_of_score(rule, reading, others)
+    if limit is not None:
         return Tile(rule.name, rule.title, "–", in_short(limit), rule.meaning, None, detected=False)
     value, over = score_value(score, rule.unit), score.over or ""
     if score.low is None or score.high is None:
@@ -99,7 +102,7 @@ def score_tile(rule: ScoreRule, reading: Reading) -> Tile:
     marks = (score.low, score.value, score.high) if rule.unit == "share" else None
     detected = direction(score) != 0
     notes = [
-        "" if detected else in_short(limit) if limit else _nothing_detected(score, rule.unit),
+        "" if detected else _nothing_detected(score, rule.unit),
         f"95{NBSP}% interval {score_interval(score, rule.unit)}",
         nothing_differed(score),
         parts_in_words(score),
