@@ -12,6 +12,7 @@ import torch
 
 from benchmarks import plain
 from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, synchronize, timed, tolerance
+from benchmarks.pass_counter import counting
 from benchmarks.shapes import make_model
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
@@ -120,12 +121,16 @@ def short_prompts(bench: Bench) -> Iterator[Line]:
 
 
 def whole_probes(bench: Bench) -> Iterator[Line]:
-    """Each probe once, from `diagnose` to its records, compilation included; the default size on CUDA, else --quick."""
+    """Each probe once, from `diagnose` to its records, compilation included; the default size on CUDA, else --quick.
+
+    Random weights never reach a threshold, so adaptive strategies commit one token per step: the most passes there are.
+    """
     model = make_model(bench, "llada")
     for name in WHOLE:
         settings = chosen_settings("default" if bench.full else "quick", name)
         start = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()), counting() as counter:
             diagnose(model, settings, Path(folder) / "run")
         synchronize(bench.device)
-        yield bound(bench, "r", f"{model.name}, {name}", "s", time.perf_counter() - start, LONGEST_PROBE)
+        case = f"{model.name}, {name}: {counter.tokens:,} tokens in {counter.passes:,} passes"
+        yield bound(bench, "r", case, "s", time.perf_counter() - start, LONGEST_PROBE)

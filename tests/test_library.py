@@ -105,6 +105,9 @@ def test_a_model_says_what_it_is_and_what_to_call():
     for call in (lambda: model(ids), lambda: model(input_ids=ids), lambda: model()):
         with pytest.raises(mw.UserError, match=r"call model\.predict\(sequences, rows\).* model\.net\(input_ids\)"):
             call()
+    with pytest.raises(mw.UserError, match=r"tiny-llada cannot be moved .*such as cpu"):
+        model.to("cuda:99")
+    assert model.to("cpu") is model
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from maskwise.cli.outputs import OUTPUTS
 from maskwise.records.search import SearchManifest
 from maskwise.report.pages.advice import read_search
 from maskwise.report.pages.registry import runs_in, search_table
+from maskwise.report.words.advice_text import advice_text
 from maskwise.report.words.card import run_card_of
 from maskwise.support.errors import UserError
 from maskwise.support.typed import json_object
@@ -361,6 +362,14 @@ def test_a_model_that_answers_nothing_is_given_no_setting(model, tmp_path):
     assert not found["advice"] and found["winner"] is None and "What to do: look at" in found["sentence"]
     assert [row["questions"] for row in found["undecided"]] == [None] * 3
     assert not any(row["frontier"] for row in found["confirmed"])
+
+
+def test_questions_that_every_setting_answers_are_too_easy(model, tmp_path):
+    found = mw.advise(model, KINDS, function=lambda text, answer: True, out=tmp_path, **SMALL)
+    easy = "24 of 24 right at the baseline and no loss detected: too easy to show a loss."
+    assert found["sentence"].startswith(easy) and not found["advice"]
+    assert not any(row["frontier"] for row in found["confirmed"])  # so that no level line is drawn
+    assert " ".join(advice_text(read_search(tmp_path), tmp_path).split()).startswith(easy)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from maskwise.cli import app
 from maskwise.cli.decoding import decoding_options
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.lm_eval.model import decoding_options as lm_eval_options
+from maskwise.probes.library.confidence import threshold_advice
 from maskwise.support.errors import UserError
 
 SPACES = [SearchSpace(), EMBEDDED_SPACE, SearchSpace(max_new_tokens=64, rules=("random", "klass:tau=0.8:eps=0.02"))]
@@ -110,6 +111,16 @@ def test_a_model_with_blocks_of_its_own_searches_those_and_what_divides_them():
     assert "canvases fixed, growing, window" in "; ".join(not_tried(space))
     short = settings_in(within_blocks(SearchSpace(max_new_tokens=16, blocks=(4, 8)), 32))
     assert {one.options.block for one in short} == {None, 4, 8} and short[0].options.canvas is None
+
+
+def test_the_threshold_that_the_probe_confidence_advises_is_taken_by_advise_and_by_generate():
+    measured = {"threshold": 0.63, "verified": 0.92, "verified_low": 0.84, "verified_high": 0.97, "verified_on": 32}
+    line = threshold_advice({**measured, "above": 0.68})
+    rules = tuple(re.search(r"maskwise advise --rules (\S+)", line)[1].split(","))
+    found = settings_in(SearchSpace(max_new_tokens=8, blocks=(8,), rules=rules))
+    (one,) = [setting for setting in found if setting.options.rule == "threshold"]
+    assert one.options.parameters == {"tau": 0.63}
+    assert all("--rule threshold --parameter tau=0.63" in written for written in (line, one.command("m")))
 
 
 def test_a_pattern_adds_a_vote_over_the_steps_to_settings_with_several():

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
-from maskwise.experiments.reproduction import affordable, compared, share_of, varied
+from maskwise.experiments.reproduction import affordable, compared, reproduction_of, share_of, varied
 from maskwise.experiments.score_cards import CARDS, SETTINGS, card_questions, read_card, variations
 from maskwise.support.errors import UserError
 from maskwise.tasks.checkable import GSM8K, LAST_NUMBER, is_right
@@ -131,3 +131,17 @@ def test_differences_are_paired_and_a_score_agrees_where_the_interval_includes_z
     assert near.low < 0 < near.high and far.high < 0
     exact = compared(share_of(70.0, 100), share_of(72.0, None))
     assert near.low < exact.low < exact.high < near.high
+
+
+def test_the_single_setting_that_moves_the_score_most_is_named_where_one_is_known_to(tmp_path):
+    card, right = read_card(written(tmp_path)), np.array([True] * 36 + [False] * 4)
+
+    def changed(setting, value, wrong):
+        return varied(setting, value, right, right & (np.arange(40) >= wrong), comparisons=3)
+
+    tried = [changed("shots", 5, 1), changed("steps", 1, 30), changed("canvas", 64, 15)]
+    found = reproduction_of(card, right, tried, [], 1.0)
+    assert found.moves_most == "steps" and "steps = 1 moves it most: −75.0 points" in found.sentence
+    assert [one.setting for one in found.variations] == ["steps", "canvas", "shots"]
+    level = reproduction_of(card, right, tried[:1], ["canvas"], 1.0)
+    assert level.moves_most is None and "No single setting of the 1 tried is known to move it" in level.sentence

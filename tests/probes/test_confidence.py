@@ -211,6 +211,26 @@ def test_voting_is_advised_or_not_by_its_interval_and_else_called_inconclusive_w
     assert "inconclusive" in few and smallest_detectable(needed, 0.1) <= 0.05 < smallest_detectable(needed - 2, 0.1)
 
 
+def test_a_gain_of_voting_in_one_of_six_conditions_is_judged_by_holms_procedure():
+    """6 of 20 answers gained is significant alone (p = .010), not among six conditions of which five show nothing."""
+
+    def entry(number, *pairs):
+        same = {"model": "", "probe": "", "task": "markov", "condition": {}, "masks": 8, "predicted": "", "answer": ""}
+        looks = [{"answers": [right, right], "right": 1, "voted": voted, "changed": 0} for right, voted in pairs]
+        records = [Record(**same, point=n, correct=bool(pairs[n][0]), evidence=one) for n, one in enumerate(looks)]
+        named = {"rule": "random", "tokens_per_step": number}
+        return looked_measures(Entry(condition=named, masks=8, n=20, accuracy=0.5, low=0.0, high=1.0), records)[0]
+
+    gained, level = entry(1, *[(0, 1)] * 6, *[(1, 1)] * 14), [entry(n, *[(1, 1)] * 20) for n in range(2, 7)]
+    assert gained.measures["vote_gain_low"] > 0 and gained.measures["vote_p"] == pytest.approx(0.0105, abs=5e-4)
+    alone = vote_advice(SimpleNamespace(entries=lambda probe: [gained]))
+    assert "vote over the steps (--vote PATTERN) with random, 1 per step" in alone
+    of_six = vote_advice(SimpleNamespace(entries=lambda probe: [gained, *level]))
+    assert "inconclusive" in of_six and "Holm's procedure over 6 conditions" in of_six
+    more = entry(1, *[(0, 1)] * 12, *[(1, 1)] * 8)
+    assert "--vote PATTERN" in vote_advice(SimpleNamespace(entries=lambda probe: [more, *level]))
+
+
 def test_the_three_probes_are_run_by_full_and_by_name():
     from maskwise.runs.settings import DEFAULT, FULL, chosen_settings
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 from scipy.special import ndtr
 
+import maskwise as mw
 from helpers.known import SMALL, hand_made, shipped_tokenizer, with_parameters
 from helpers.tiny import tiny_llada
-from maskwise.probes.answers.varied_numerics import ModelCopies, ask_under, emulated, parts
+from maskwise.probes.answers.varied_numerics import ModelCopies, ask_under, attention_of, emulated, parts
 from maskwise.probes.library.numerics import PROBE, in_words
 from maskwise.probes.numeric_flips import numerics_summary
 from maskwise.probes.numeric_settings import (
@@ -135,6 +136,25 @@ def test_a_copy_made_while_answering_can_be_decoded_with_afterwards(small):
     with torch.inference_mode():
         made = ModelCopies().under(small, NumericSetting("reference"))
     assert not any(parameter.is_inference() for parameter in made.parameters())
+
+
+def test_plain_attention_turns_flash_attention_off_which_ragged_batches_on_a_gpu_obey():
+    """On a GPU in half precision a model takes its ragged flash kernels only while torch allows flash attention."""
+    assert torch.backends.cuda.flash_sdp_enabled()
+    with attention_of(NumericSetting("attention", plain=True)):
+        assert not torch.backends.cuda.flash_sdp_enabled()
+    with attention_of(NumericSetting("reference")):
+        assert torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_quantised_weights_are_compared_with_the_unquantised_checkpoint():
+    model, copies = mw.open("tiny-llada", weights="int4"), ModelCopies()
+    assert copies.under(model, NumericSetting("weights", model.dtype_name, weights=True)) is model
+    reference = copies.under(model, NumericSetting("reference"))
+    assert (reference.weights, reference.dtype) == (None, torch.float32)
+    rows, plain = [[5, 6, 7, model.mask_id]], mw.open("tiny-llada", "float32")
+    assert torch.equal(reference.predict(rows, [[3]])[0], plain.predict(rows, [[3]])[0])
+    assert not torch.equal(model.predict(rows, [[3]])[0], plain.predict(rows, [[3]])[0])
 
 
 def test_emulation_of_float32_would_change_nothing(small):

@@ -112,7 +112,7 @@ def test_the_section_leads_with_the_templates_that_the_model_can_answer(tmp_path
         assert first.startswith("the model is not shown to answer any of 9 templates")
         assert lines[-1].endswith("--templates FILE")
     elif able == 1:
-        assert first.startswith("the model can answer 1 of 9 templates ('choices', 100\u00a0% right)")
+        assert first.startswith("the model can answer 1 of 9 templates and reads 'choices' alone (")
         assert lines[0].startswith("under 'choices', in points: accuracy with 2 masks 100.0")
         assert lines[-1].startswith("what to do: word your prompts as 'choices' does")
     else:

@@ -53,7 +53,7 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
             if place is None
         ],
         confirmed=[
-            _confirmed(found, place, able)
+            _confirmed(found, place, limit(skill) is None)
             for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
         ],
         dropped=found.dropped,
@@ -161,7 +161,7 @@ def _ends(interval: Interval) -> MeanInterval:
 
 
 def _confirmed(found: SearchResult, place: int, able: bool = True) -> ConfirmedSetting:
-    """able: where the model cannot answer, no setting is on the frontier."""
+    """able: where no loss can be shown, no setting is on the frontier."""
     confirmed = found.confirmation
     return ConfirmedSetting(
         setting=_name(found, place),

@@ -122,8 +122,7 @@ def log_likelihoods(
 ) -> list[Likelihood]:
     """The log-likelihoods of answers, given as (prompt, answer) pairs, batched across them.
 
-    method: auto is exact where that takes no more passes than `samples`, else monte-carlo; the chain for a model that
-        is autoregressive or has no mask token.
+    method: auto is exact where that takes no more passes than `samples`, else monte-carlo; chain if no other applies.
     masks: the number of masks after the answer. on_pass(done, total), in requests, is called after each forward pass.
     seed: the draws of a request depend on it and on the request's own tokens only, so that other requests do not
         matter, and equal requests get equal scores.
@@ -223,14 +222,7 @@ def _check_pair(model: Model, prompt: list[int], answer: list[int], masks: int, 
 
 
 def _lay_out(
-    model: Model,
-    number: int,
-    prompt: list[int],
-    answer: list[int],
-    method: str,
-    samples: int,
-    masks: int,
-    seed: int,
+    model: Model, number: int, prompt: list[int], answer: list[int], method: str, samples: int, masks: int, seed: int
 ) -> _Layout:
     n = len(answer)
     weights = torch.ones(n if method == "chain" and not model.causal else 1)

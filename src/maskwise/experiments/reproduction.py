@@ -64,7 +64,7 @@ def reproduce(
             not_tried.append(f"{setting} {_short(value)}: {problem}")
             continue
         measured.append(varied(setting, value, right[:count], changed, len(asked)))
-    return _outcome(card, right, measured, not_tried, time.perf_counter() - started)
+    return reproduction_of(card, right, measured, not_tried, time.perf_counter() - started)
 
 
 def answers(model: Model, card: ScoreCard, data: Path | None, most: int | None = None) -> np.ndarray:
@@ -132,7 +132,7 @@ def share_of(percent: float, questions: int | None) -> ShareInterval:
     return ShareInterval(value=percent, low=100 * float(low), high=100 * float(high), questions=questions)
 
 
-def _outcome(
+def reproduction_of(
     card: ScoreCard, right: np.ndarray, found: list[VariedSetting], not_tried: list[str], seconds: float
 ) -> Reproduction:
     published = share_of(card.published.score, card.published.questions)

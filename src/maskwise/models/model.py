@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +65,16 @@ class Model(ModelInterface):
         return super().__call__(*arguments, **named)
 
     # As in transformers
+
+    def to(self, *arguments: Any, **named: Any) -> Self:
+        """As in torch; a device that is not there is one line."""
+        try:
+            return super().to(*arguments, **named)
+        except torch.OutOfMemoryError:
+            raise
+        except (AssertionError, RuntimeError) as problem:
+            reason = str(problem).splitlines()[0]
+            raise UserError(f"{self.name} cannot be moved ({reason}): name another device, such as cpu") from None
 
     def generate(
         self, prompts: Sequence[PromptInput] | PromptInput, *options: Any, **named: Unpack[GenerateArguments]

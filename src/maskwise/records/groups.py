@@ -136,12 +136,7 @@ class ColumnGroup(Group):
     """Values by task and point that belong to no single records, such as means over several."""
 
     def __init__(
-        self,
-        probe: str,
-        condition: Condition,
-        tasks: Sequence[str],
-        points: Sequence[int],
-        columns: dict[str, Column],
+        self, probe: str, condition: Condition, tasks: Sequence[str], points: Sequence[int], columns: dict[str, Column]
     ) -> None:
         super().__init__(probe, condition, ())
         self._columns = {**columns, "point": np.array(points, dtype=np.int64)}

@@ -236,8 +236,7 @@ def contrast_claim(
     for key, field in (("nats", "nll"), ("nats_content", "nll_choice")):
         strata = answers.sums(weights, field)
         if strata:
-            value, low, high = stratified_mean({task: -nats for task, nats in strata.items()})
-            more[key] = Estimate(value=value, low=low, high=high)
+            more[key] = Estimate.of(stratified_mean({task: -nats for task, nats in strata.items()}))
     return structs.replace(found, **more)
 
 

@@ -241,9 +241,12 @@ def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float |
 
 def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
     """Accuracy, mean over tasks, with its primary interval (low, high); "correct" may be a share."""
-    strata = as_group(group).by_task("correct")
-    accuracy, low, high = share_interval(means_of(strata), points_of(strata), variances_of(strata))
+    accuracy, low, high = _share_of(as_group(group).by_task("correct"))
     return float(accuracy), float(low), float(high)
+
+
+def _share_of(strata: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return share_interval(means_of(strata), points_of(strata), variances_of(strata))
 
 
 class Estimate(Typed, frozen=True, kw_only=True):
@@ -253,8 +256,19 @@ class Estimate(Typed, frozen=True, kw_only=True):
     low: float | None
     high: float | None
 
+    @classmethod
+    def of(cls, found: tuple[Any, Any, Any]) -> "Estimate":
+        """From (value, low, high), as the functions above give them."""
+        value, low, high = (None if one is None else float(one) for one in found)
+        return cls(value=value, low=low, high=high)
+
     def named(self, name: str) -> dict[str, float | None]:
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
+
+def stratified_share(strata: dict[str, np.ndarray]) -> Estimate:
+    """The share of points that are 1, mean over tasks, with its primary interval."""
+    return Estimate.of(_share_of(strata))
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:

@@ -9,6 +9,7 @@ d is not known before a run: 10 % or less in models that masks hardly change, ab
 """
 
 import math
+from statistics import NormalDist
 from typing import Annotated
 
 from msgspec import Meta
@@ -35,10 +36,13 @@ def smallest_detectable(questions: int, discordance: float) -> float:
     return min(1.0, per_root * max(math.sqrt(discordance), per_root))
 
 
-def questions_for(difference: float, discordance: float) -> int:
-    """How many paired questions detect such a difference; the reverse of `smallest_detectable`."""
-    share = max(discordance, difference)
-    return math.ceil(((Z_LEVEL * math.sqrt(share) + Z_POWER * math.sqrt(share - difference**2)) / difference) ** 2)
+def questions_for(difference: float, discordance: float, tests: int = 1) -> int:
+    """How many paired questions detect such a difference; the reverse of `smallest_detectable`.
+
+    tests: of so many by Holm's procedure, whatever the others give.
+    """
+    share, z_level = max(discordance, difference), NormalDist().inv_cdf(1 - LEVEL / (2 * tests))
+    return math.ceil(((z_level * math.sqrt(share) + Z_POWER * math.sqrt(share - difference**2)) / difference) ** 2)
 
 
 def detectable(probe: str, questions: int) -> DetectableDifference:

@@ -239,11 +239,7 @@ def _plain_text(questions: Sequence[Exercise], asked: int, system: str) -> tuple
     rendered = [render(question) for question in questions]
     starts = list(accumulate(map(len, rendered[:-1]), initial=len(before)))
     test = questions[asked]
-    return (
-        "".join([before, *rendered]).rstrip("\n"),
-        starts,
-        starts[asked] + len(test.asked) + 1 + answer_place(test),
-    )
+    return ("".join([before, *rendered]).rstrip("\n"), starts, starts[asked] + len(test.asked) + 1 + answer_place(test))
 
 
 def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int, system: str) -> tuple[str, list[int], int]:

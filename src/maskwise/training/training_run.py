@@ -150,12 +150,10 @@ def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarg
                 "a model spread over several devices is not trained: open it without device_map and tensor_parallel, "
                 "and use several GPUs with accelerate launch --use_fsdp"
             )
-        opened = model.to(device)
-    else:
-        # A step of the usual size is less than half a unit in the last place of most half-precision weights.
-        dtype = "float32" if settings.full and target.dtype == "auto" else target.dtype
-        opened = open_model(str(model), dtype, device, check_weights=target.check_weights)
-    return opened
+        return model.to(device)
+    # A step of the usual size is less than half a unit in the last place of most half-precision weights.
+    dtype = "float32" if settings.full and target.dtype == "auto" else target.dtype
+    return open_model(str(model), dtype, device, check_weights=target.check_weights)
 
 
 def _refuse_untrainable(model: str | Path | Model) -> None:
@@ -166,9 +164,7 @@ def _refuse_untrainable(model: str | Path | Model) -> None:
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
         )
     if family.noised:
-        raise UserError(
-            f"{name} was trained on random tokens, which no objective here draws: train it with NeMo Automodel"
-        )
+        raise UserError(f"{name} was trained on random tokens, which no objective here draws: use NeMo Automodel")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from lm_eval.api.instance import Instance
 from typer.testing import CliRunner
 
 import maskwise as mw
@@ -13,6 +14,7 @@ from helpers.random_canvas import diffusion_gemma_net, save_diffusion_gemma
 from maskwise.cli import app
 from maskwise.decoding.generate import prompt_generators
 from maskwise.decoding.likelihood import log_likelihoods
+from maskwise.lm_eval.model import MaskwiseLM
 from maskwise.models.batch import Batch
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.families import NOISE_DRAWS
@@ -176,6 +178,16 @@ def test_training_and_mitigations_are_refused_before_anything_is_asked(model, tm
             train(given, data, tmp_path / "out", steps=1)
     with pytest.raises(UserError, match="no mask token, which these mitigations change"):
         mw.cures(given, out=tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_lm_eval_uses_the_chain_rule_and_generates(folder):
+    lm = MaskwiseLM(str(folder), max_new_tokens=4)
+    pair = ("One and one is", " two and more")
+    ((likelihood, _),) = lm.loglikelihood([Instance("loglikelihood", {}, pair, 0)])
+    (found,) = log_likelihoods(lm.model, [pair])
+    assert found.method == "chain" and likelihood == pytest.approx(found.log_likelihood, abs=1e-4)
+    assert len(lm.generate_until([Instance("generate_until", {}, (pair[0], {"until": []}), 0)])) == 1
 
 
 # Diagnosis

@@ -18,9 +18,9 @@ from maskwise.probes import PROBES
 from maskwise.probes.library import mask_attribution
 from maskwise.probes.section import Entry
 from maskwise.records.folder import RunOnDisk
-from maskwise.report.figures.curves import Curve, Mark, Panel, apart, draw, svg_and_png
+from maskwise.report.figures.curves import Curve, Mark, Panel, apart, covered_by, draw, svg_and_png
 from maskwise.report.figures.drawing import CURVES, DASHES, MARKERS, VARIABLES, drawing_style, inline, pretty
-from maskwise.report.figures.panels import panels
+from maskwise.report.figures.panels import COVERED, how_to_read, panels
 from maskwise.report.readings import Asked, Reading, read_all
 from maskwise.report.sections import sections_for
 
@@ -122,6 +122,33 @@ def test_panels_of_one_quantity_share_their_scale() -> None:
     figure = draw([Panel(name, "x", "right", (curve,)) for name, curve in (("l", low), ("h", high))], narrow=True)
     first, second = figure.axes
     assert first.get_ylim() == second.get_ylim()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_an_axis_of_equal_shares_has_no_number_below_0_or_above_100_percent(value: float) -> None:
+    curve = Curve("a", 0, (0, 1), (value,) * 2, (None,) * 2, (None,) * 2)
+    for narrow in (False, True):
+        (axis,) = draw([Panel("", "x", "right", (curve,))], narrow).axes
+        bottom, top = axis.get_ylim()
+        ticks = [tick for tick in axis.get_yticks() if bottom <= tick <= top]
+        assert min(ticks) >= -1e-9 and max(ticks) <= 1 + 1e-9 and bottom < value < top
+        assert value in [round(tick, 6) for tick in ticks]
+
+
+def test_equal_curves_are_drawn_one_inside_the_other_and_the_page_says_so() -> None:
+    first, second, apart_from_both = (0.2, 0.5, 0.9), (0.2, 0.5, 0.8), (0.4, 0.6, 0.7)
+    curves = tuple(
+        Curve(name, i, (0, 1, 2), y, (None,) * 3, (None,) * 3)
+        for i, (name, y) in enumerate((("a", first), ("b", second), ("c", apart_from_both)))
+    )
+    panel = Panel("", "x", "right", curves)
+    assert [covered_by(panel, turn) for turn in range(3)] == [[1, 1, 0], [0, 0, 0], [0, 0, 0]]
+    lines = draw([panel], narrow=True).axes[0].get_lines()
+    rim, own = (one for one in lines if one.get_color() == CURVES[0])
+    assert rim.get_linewidth() > own.get_linewidth() and rim.get_markersize() > own.get_markersize()
+    assert [y == y for y in rim.get_ydata()] == [True, True, False]  # not where the curves differ
+    assert COVERED in how_to_read(section("few-steps"), [panel])
+    assert COVERED not in how_to_read(section("few-steps"), [replace(panel, curves=curves[1:])])
 
 
 def test_the_page_sets_the_colours() -> None:

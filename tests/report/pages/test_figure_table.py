@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from maskwise.probes.section import Entry, Measure, Point, Section
 from maskwise.report.figures.panels import panels
 from maskwise.report.pages.figure_table import figure_table
-from maskwise.report.words.sentences import finding_of_models, what_this_run_shows
+from maskwise.report.words.sentences import advice_apart, finding_of_models, what_this_run_shows
 
 NAMES = ("batch", "order")
 
@@ -56,3 +56,10 @@ def test_the_heading_names_each_model_with_its_result_and_once_what_is_the_same(
     )
     shown = what_this_run_shows(UNNAMED, [A, B])
     assert shown == ["A, A is first, and more", "A and B, the same of both", "B, B is first, and more"]
+
+
+def test_what_to_do_stands_apart_from_what_was_found_with_the_name_of_the_model():
+    advised = [SimpleNamespace(label=name, lines=["one", f"what to do: ask {name}"]) for name in "AB"]
+    found, to_do = advice_apart(what_this_run_shows(UNNAMED, advised))
+    assert (found, to_do) == (["A and B, one"], ["A: ask A", "B: ask B"])
+    assert advice_apart(what_this_run_shows(UNNAMED, advised[:1])) == (["one"], ["Ask A"])

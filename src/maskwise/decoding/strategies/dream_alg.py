@@ -70,10 +70,7 @@ def _drawn(score: "Tensor", state: State, parameters: Parameters) -> "Tensor":
 
 
 _dream = partial(
-    Strategy,
-    paper="Ye et al., Dream 7B: Diffusion Large Language Models, arXiv 2508.15487",
-    draws=True,
-    filtered=True,
+    Strategy, paper="Ye et al., Dream 7B: Diffusion Large Language Models, arXiv 2508.15487", draws=True, filtered=True
 )
 _counted = partial(
     _dream, count_function=dream_counts, parameters=(Parameter("eps", 1e-3, 1), Parameter("alg_temp", 0.0))

@@ -174,13 +174,7 @@ def _dense_part(group: RowGroup) -> AttentionPart:
 
 
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    layout: Layout,
-    scale: float,
-    store: Store | None = None,
-    window: int | None = None,
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, store: Store | None = None, window: int | None = None
 ) -> Tensor:
     """q [T, H, D], k and v [T, G, D], G dividing H -> [T, H, D]; `window` limits a causal query to the last keys."""
     if layout.parts:

@@ -23,11 +23,7 @@ from maskwise.models.checkpoints.configuration import (
     refuse_own_attention,
 )
 from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import (
-    locate_checkpoint,
-    refuse_published_experts,
-    weights_folder,
-)
+from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts, weights_folder
 from maskwise.models.checkpoints.networks import (
     check_weight_files,
     load_network,

@@ -190,10 +190,7 @@ class DreamBody(nn.Module):
         return self.embed_tokens(ids)
 
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
         """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
         x = self.embed(input_ids) if inputs_embeds is None else inputs_embeds  # type: ignore[arg-type]

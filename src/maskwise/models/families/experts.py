@@ -188,11 +188,7 @@ def _has_grouped_kernel(stack: Tensor) -> bool:
 # Weights of experts are sharded without a hook of their own; the outputs of a layer are added up once.
 EXPERTS_PLAN = {
     f"model.layers.*.mlp.experts.*.{rule}": style
-    for rule, style in (
-        ("gate_proj.weight", "colwise"),
-        ("up_proj.weight", "colwise"),
-        ("down_proj.weight", "rowwise"),
-    )
+    for rule, style in (("gate_proj.weight", "colwise"), ("up_proj.weight", "colwise"), ("down_proj.weight", "rowwise"))
 } | {"model.layers.*.mlp": "moe_tp_experts"}
 
 

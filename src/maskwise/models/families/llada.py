@@ -156,10 +156,7 @@ class LLaDABody(nn.Module):
         return self.transformer["ln_f"](x)
 
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
         """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
         x = self.transformer["wte"](input_ids) if inputs_embeds is None else inputs_embeds

@@ -92,10 +92,7 @@ class NemotronBody(DreamBody):
         return self.through_layers(x, rotary, layout)
 
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
         """The dense call over [B, L]; the ids say which blocks hold masks, also if embeddings are given."""
         if input_ids is None:

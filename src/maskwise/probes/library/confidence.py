@@ -62,6 +62,7 @@ STRATEGIES = ("low-confidence", "random", "threshold")
 COMMITS, MASKED = "commits", "masked positions"
 PREFIX = {COMMITS: "", MASKED: "all_"}  # of the evidence
 SHARES = ((0.75, 1.0, "over 3/4"), (0.5, 0.75, "1/2 to 3/4"), (0.25, 0.5, "1/4 to 1/2"), (0.0, 0.25, "up to 1/4"))
+FEW_TOKENS = 4  # of an answer: in fewer there are no early and late steps to tell apart
 SMALL_GAP = 0.05  # of confidence over accuracy, below which there is nothing to correct
 DECODING_COST = 4
 
@@ -184,11 +185,13 @@ def early_and_late(shown: Shown) -> list[str]:
             for one in listed[:1] + listed[1:][-1:]
         )
         lines.append(f"confidence minus share right, {name}: {', '.join(ends)}")
-    return [*lines, _pace_advice(drawn[-1][1].measures["by_share"])]
+    return [*lines, _pace_advice(drawn[-1][1].measures["by_share"], drawn[-1][1].masks)]
 
 
-def _pace_advice(listed: Sequence[Mapping[str, Any]]) -> str:
-    """From all masked positions, which no strategy has selected."""
+def _pace_advice(listed: Sequence[Mapping[str, Any]], tokens: float) -> str:
+    """From all masked positions, which no strategy has selected. tokens: of an answer, mean."""
+    if tokens < FEW_TOKENS:
+        return f"what to do: pass questions with longer answers (--data prompts=FILE); {tokens:g} tokens show no pace"
     if len(listed) < 2 or listed[0]["gap_low"] is None or listed[-1]["gap_low"] is None:
         return "what to do: ask more questions (--points); these are too few to compare early with late steps"
     early, late = listed[0], listed[-1]
@@ -210,6 +213,7 @@ def conclusions(shown: Shown) -> list[str]:
         return ["not run"]
     one, every = commits[0].measures, masked[0].measures
     return [
+        *_nine_of_ten(every),
         f"commits ({commits[0].condition['rule']}) {_apart(one)}",
         f"all masked positions {_apart(every)}",
         f"calibration error without its small-sample bias: {percent(one['error'], 1)} of commits "
@@ -220,11 +224,18 @@ def conclusions(shown: Shown) -> list[str]:
         _temperature(every),
         *sources_in_words(
             _sources(shown),
-            "right at a mean confidence",
-            lambda one: f"{percent(one['right'])} at {percent(one['sure'])}",
+            "share right and mean confidence",
+            lambda one: f"{percent(one['right'])} and {percent(one['sure'])}",
         ),
-        _advice(every),
+        threshold_advice(every),
     ]
+
+
+def _nine_of_ten(every: Mapping[str, Any]) -> list[str]:
+    """Of all masked positions, those of the highest tenth of the confidence scale; nothing where they are too few."""
+    said = "of the predictions with a confidence of 0.9 or more are right"
+    top = [one for one in every["bins"] if one["sure"] >= 0.9]
+    return [f"{percent(one['right'])} {said} ({between(one['low'], one['high'])})" for one in top]
 
 
 def _sources(shown: Shown) -> Mapping[str, Evidence]:
@@ -240,7 +251,7 @@ def _apart(measured: Mapping[str, Any]) -> str:
         verdict = "underconfident"
     elif low is not None and low > -SMALL_GAP and high < SMALL_GAP:
         verdict = "calibrated on average to within 5 points"
-    ends = "" if low is None else f" (95 % interval {100 * low:.0f} to {100 * high:.0f} points)".replace("-", "−")
+    ends = "" if low is None else f" (confidence minus share right: {between(low, high)})"
     shares = f"{percent(measured['right'])} right at a mean confidence of {percent(measured['sure'])}"
     return f"are {shares}, {verdict}{ends}"
 
@@ -260,7 +271,7 @@ def _temperature(measured: Mapping[str, Any]) -> str:
     return f"{says}: {'its probabilities are too sharp' if value > 1 else 'its probabilities are too flat'}"
 
 
-def _advice(measured: Mapping[str, Any]) -> str:
+def threshold_advice(measured: Mapping[str, Any]) -> str:
     """From all masked positions, because `threshold` commits every one of them that is sure enough."""
     tau = measured["threshold"]
     if tau is None:
@@ -271,7 +282,8 @@ def _advice(measured: Mapping[str, Any]) -> str:
     found = (
         f"at a confidence of {tau:g} or more, {percent(measured['verified'])} were right "
         f"({between(measured['verified_low'], measured['verified_high'])}) on the {measured['verified_on']} sequences "
-        f"that did not choose this threshold; {percent(measured['above'])} of the positions are that confident"
+        "that did not choose it, each in a right context (fewer where decoding continues from its own errors); "
+        f"{percent(measured['above'])} of the positions are that confident"
     )
     if (measured["verified_high"] or 0.0) < 0.9:
         return f"what to do: do not use a threshold yet; {found}, fewer than nine of ten: ask more questions (--points)"
@@ -332,14 +344,14 @@ PROBE = Probe(
             "written. A decoder that goes on from its own errors does worse. Adaptive strategies (threshold, factor; "
             "arXiv 2505.22618) commit by confidence, so they are as good as it is.",
             how_to_read="On the diagonal a confidence means what it says. Below it the model is overconfident, and a "
-            "threshold commits more wrong tokens than it promises. Sources: embedded few-shot questions, values "
+            "threshold commits more wrong tokens than it promises. Tenths with fewer than 10 predictions have no "
+            "mark. low-confidence commits the most confident tokens. Sources: embedded few-shot questions, values "
             "recalled from a list, copied words, words of a Markov source.",
             x_label="Confidence",
             at="confidence {}",
             points=_diagram,
             measures=(as_share("right", "Right"),),
-            caption="Mark: predictions of one tenth of the confidence scale, at their mean; band: 95 % interval over "
-            "sequences.",
+            caption="Mark: predictions of a tenth of the scale, at their mean; band: 95 % interval over sequences.",
             says=conclusions,
             diagonal=True,
             masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: as many as the right answer has tokens",
@@ -350,7 +362,7 @@ PROBE = Probe(
             question="The same predictions, by the share of the answer that was still masked.",
             paper="Not in the paper.",
             how_to_read="Above 0 the confidence is higher than the share of right predictions. Marks that are highest "
-            "on the left say that parallel decoding should start slowly.",
+            "on the left say that parallel decoding should start slowly, on the right that it should end slowly.",
             x_label="Share of the answer still masked",
             at="{}",
             x_names=("> 3/4", "> 1/2", "> 1/4", "≤ 1/4"),  # for a narrow page

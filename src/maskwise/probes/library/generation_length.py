@@ -23,7 +23,7 @@ from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, first_of_same, slices
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable, as_share
 from maskwise.records.record import Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.intervals import bounded_mean, by_task, means_of, points_of, share_interval, variances_of
+from maskwise.scoring.intervals import bounded_mean, by_task, stratified_share
 from maskwise.scoring.numbers import between, percent
 from maskwise.support.typed import Count
 from maskwise.tasks.checkable import CHECKED
@@ -84,8 +84,7 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
         values = by_task((record.task, record.evidence[share]) for record in group if share in record.evidence)
         found[share] = None  # not known of records of earlier versions
         if values:
-            ends = share_interval(means_of(values), points_of(values), variances_of(values))
-            found |= dict(zip((share, f"{share}_low", f"{share}_high"), map(float, ends), strict=True))
+            found |= stratified_share(values).named(share)
     return [entry.changed(confidence=UNSET, entropy=UNSET, **found)]
 
 

@@ -201,10 +201,17 @@ def in_words(shown: Shown) -> list[str]:
 
 
 def _noise_line(one: RunNoise) -> str:
-    more = f"; with 1,000 of them below {tenths(one.below_thousand)} points" if one.unstable else ""
+    between_runs = f"between two runs {where_run(one.dtype)} are within numerical noise"
+    if one.answers == GENERATIONS and one.below_high >= 100:
+        return f"{one.n} {KINDS[one.answers]} are too few to bound numerical noise {where_run(one.dtype)}"
+    if not one.unstable:
+        return (
+            f"differences below {tenths(one.below)} points {between_runs} (one of {one.n} {KINDS[one.answers]}); none "
+            f"differed in {one.draws} runs; {tenths(one.below_high)} points are not excluded (95 % upper bound)"
+        )
     return (
-        f"differences below {tenths(one.below)} points between two runs {where_run(one.dtype)} are within "
-        f"numerical noise, with {one.n} {KINDS[one.answers]}{more} ({one.unstable} of {one.n} are right in some of "
+        f"differences below {tenths(one.below)} points {between_runs}, with {one.n} {KINDS[one.answers]}; with 1,000 "
+        f"below {tenths(one.below_thousand)} points ({one.unstable} of {one.n} are right in some of "
         f"{one.draws} runs and wrong in others; 95 % upper bound {tenths(one.below_high)} points)"
     )
 
@@ -312,7 +319,8 @@ PROBE = Probe(
             paper="Not in the paper. Related: arXiv 2604.13413.",
             how_to_read="Each point is the share of answers that differ from those of the float32 reference when one "
             "setting changes; 0 % is what one would hope for. batch: one at a time; ord: reversed order; att: plain "
-            "attention; kv: cache; jit: compiled layers; w: --weights. A setting without a point was not measured. "
+            "attention; kv: cache; jit: compiled layers; w: --weights; "
+            "again: the same requests to a server. A setting without a point was not measured. "
             "On a CPU half precision is emulated: weights and results are rounded, sums are float32.",
             x_label="The one setting that differs",
             at="{}",
@@ -360,7 +368,7 @@ def _margin_lines(shown: Shown) -> list[str]:
         )
     if not lines:
         return ["not run"]
-    do = "trust one-pass answers in half precision; none is close enough to a tie"
+    do = "trust one-pass answers like these in half precision; none is close enough to a tie"
     if safe:
         limit = "" if safe == float("inf") else f" with a margin below {safe:g} logits"
         do = f"ask again in float32 what decides a comparison: answers{limit} may change with the dtype"

@@ -247,12 +247,8 @@ def decision(shown: Shown) -> str:
 
 
 def _shares(found: Mapping[str, Any], method: str) -> str:
-    (repair, repair_ends), (damage, damage_ends) = (
-        (percent(found[f"{method}_{what}"]), between(found[f"{method}_{what}_low"], found[f"{method}_{what}_high"]))
-        for what in ("repair", "damage")
-    )
-    shares = f"repairs {repair} of the wrong tokens and damages {damage} of the right ones"
-    return f"{shares} ({repair_ends} and {damage_ends})"
+    repair, damage = (_estimate(found, f"{method}_{what}") for what in ("repair", "damage"))
+    return f"repairs {repair} of the wrong tokens and damages {damage} of the right ones"
 
 
 def pays(found: Mapping[str, Any], method: str, option: str) -> str:
@@ -267,8 +263,8 @@ def pays(found: Mapping[str, Any], method: str, option: str) -> str:
     if low is not None and low > RARE:
         return f"leave {option} out ({share})"
     return (
-        f"{option} is inconclusive: ask more questions, --probes {NAME} --points 500 ({share}; try it "
-        f"if that is below {percent(RARE)})"
+        f"{option} is inconclusive: {share}, and decoders get about {percent(RARE)} wrong (our guess); ask more "
+        f"questions, --probes {NAME} --points 500"
     )
 
 
@@ -340,8 +336,9 @@ PROBE = Probe(
             "committed tokens.",
             how_to_read="A method pays where it repairs many wrong tokens and damages few right ones. Right tokens are "
             "far more frequent than wrong ones, so damage weighs more than repair. refill: one position; random, least "
-            "likely: a quarter of the answer; edit: replaced in place, not masked.",
-            x_label="What is masked again",
+            "likely: a quarter of the answer, at least one token; edit: replaced in place, not masked. Right tokens "
+            "are tried while the wrong one stands near them, so damage depends on the errors too.",
+            x_label="Method",
             at="{}",
             x_names=SHORT_METHODS,
             points=_methods,

@@ -26,7 +26,7 @@ from maskwise.probes.library.contrast import draw_question
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, ProbeFields, make_key
-from maskwise.scoring.numbers import percent, tenths
+from maskwise.scoring.numbers import tenths
 from maskwise.scoring.template_effects import (
     ACCURACY,
     DISTANCE,
@@ -203,7 +203,7 @@ def _able_line(found: TemplatesSummary, able: Sequence[str], every: Sequence[str
             f"the model can answer {len(able)} of {total} templates; under the others, {', '.join(others)}, {nothing}"
         )
     own = found.skills[able[0]]
-    only = f"({able[0]!r}, {percent(own.right / own.n)} right): it reads that wording alone"
+    only = f"and reads {able[0]!r} alone ({own.right} of {own.n} other questions right)"
     return f"the model can answer 1 of {total} templates {only}; under the other {len(others)} {nothing}"
 
 

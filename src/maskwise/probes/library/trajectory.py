@@ -27,16 +27,9 @@ from maskwise.probes.checked import AskedSet, asked_sets
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Asker, Item, Probe, Setup, Unit, slices
 from maskwise.probes.section import Entry, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Condition, Evidence, Key, ProbeFields, Record, still_to_ask
-from maskwise.scoring.intervals import (
-    bounded_mean,
-    by_task,
-    difference_interval,
-    means_of,
-    points_of,
-    share_interval,
-    variances_of,
-)
-from maskwise.scoring.numbers import between, percent, points_between
+from maskwise.scoring.claims import LEVEL, holm_adjusted, judged, p_value
+from maskwise.scoring.intervals import Estimate, bounded_mean, by_task, difference_interval, points_of, stratified_share
+from maskwise.scoring.numbers import percent, points_between
 from maskwise.scoring.power import questions_for
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
 from maskwise.tasks.prompts import Prompt
@@ -123,45 +116,48 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     found: Evidence = {}
     each = [(record.task, looked(record.evidence)) for record in group]
     for name in SHARES:
-        found |= _ends(name, _share([(task, one[name]) for task, one in each]))
+        found |= stratified_share(by_task((task, one[name]) for task, one in each)).named(name)
     for name in MEANS:
         values = by_task((task, one[name]) for task, one in each)
-        found |= _ends(name, bounded_mean(values, None if name == "changed" else (0, 1)))
+        found |= Estimate.of(bounded_mean(values, None if name == "changed" else (0, 1))).named(name)
     for name in ("lost", "gained"):
         excess = by_task((task, one[name] - one[f"{name}_chance"]) for task, one in each)
-        found |= _ends(f"{name}_excess", bounded_mean(excess, (-1, 1)))
-    found |= _ends("vote_gain", _vote_gain(group))
+        found |= Estimate.of(bounded_mean(excess, (-1, 1))).named(f"{name}_excess")
+        found[f"{name}_p"] = _p_of_none(excess)
+    found |= _vote_gain(group)
     found["vote_changed"] = float(np.mean([record.evidence["voted"] != record.correct for record in group]))
-    found["along"] = [{"share": share, **_ends("right", _share(_right_at(group, share)))} for share in PLACES]
+    found["along"] = [{"share": at, **stratified_share(_right_at(group, at)).named("right")} for at in PLACES]
     return [entry.changed(confidence=UNSET, entropy=UNSET, **found)]
 
 
-def _share(values: Sequence[tuple[str, float]]) -> tuple[float, float, float]:
-    strata = by_task(values)
-    mean, low, high = share_interval(means_of(strata), points_of(strata), variances_of(strata))
-    return float(mean), float(low), float(high)
-
-
-def _right_at(group: Sequence[Record], share: float) -> list[tuple[str, float]]:
-    """Whether the answer is right after this share of the steps."""
+def _right_at(group: Sequence[Record], share: float) -> dict[str, np.ndarray]:
+    """Whether the answer is right after this share of the steps, by task."""
     found = []
     for record in group:
         answers, right = record.evidence["answers"], record.evidence["right"]
         look = max(0, int(np.ceil(share * len(answers) - 1e-9)) - 1)
         found.append((record.task, float(right >= 0 and answers[look] == right)))
-    return found
+    return by_task(found)
 
 
-def _vote_gain(group: Sequence[Record]) -> tuple[float, float, float]:
+def _vote_gain(group: Sequence[Record]) -> Evidence:
     """Accuracy of the elected answer less that of the last one, over the same questions."""
-    change = [(record.task, record.evidence["voted"] - float(record.correct)) for record in group]
-    gained, lost = (by_task((task, float(sign * value > 0)) for task, value in change) for sign in (1, -1))
-    found = difference_interval(means_of(gained), means_of(lost), points_of(gained))
-    return float(found[0]), float(found[1]), float(found[2])
+    change = by_task((record.task, record.evidence["voted"] - float(record.correct)) for record in group)
+    gained, lost = (np.array([(sign * one).clip(0).mean() for one in change.values()]) for sign in (1, -1))
+    found = Estimate.of(difference_interval(gained, lost, points_of(change)))
+    return {**found.named("vote_gain"), "vote_p": _p_of_none(change)}
 
 
-def _ends(name: str, found: tuple[float, float | None, float | None]) -> dict[str, float | None]:
-    return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
+def _p_of_none(strata: dict[str, np.ndarray]) -> float:
+    """The p-value of a mean of 0, tested as claims are (scoring/claims.py)."""
+    found = p_value(judged("", "", "", strata, "points", bounds=(-1.0, 1.0)), 0.0)
+    return 1.0 if found is None else found
+
+
+def _shown_above(entries: Sequence[Entry], value: str, p: str) -> list[Entry]:
+    """The conditions in which a change is above 0, significant by Holm's procedure over all of them."""
+    adjusted = holm_adjusted([entry.measures[p] for entry in entries])
+    return [one for one, level in zip(entries, adjusted, strict=True) if level < LEVEL and one.measures[value] > 0]
 
 
 # How it is shown
@@ -221,16 +217,19 @@ def _each(shown: Shown, what: str, value: Callable[[Entry], str]) -> str:
     return f"{what}, with {' and '.join(paces)} tokens per step: {each}"
 
 
-def _range(values: Sequence[float]) -> str:
-    return percent(min(values)) if percent(min(values)) == percent(max(values)) else between(min(values), max(values))
+def _range(values: Sequence[float], show: Callable[[float], str] = percent) -> str:
+    return " to ".join(dict.fromkeys(map(show, (min(values), max(values)))))
 
 
 def stands(shown: Shown) -> list[str]:
     """When the final answer first stands, and what voting over the steps would change."""
     entries = shown.entries(NAME)
-    settled, right = _range([e.measures["settled"] for e in entries]), _range([e.accuracy or 0.0 for e in entries])
+    steps = [entry.masks / entry.condition["tokens_per_step"] for entry in entries]
+    stood = [entry.measures["settled"] * count for entry, count in zip(entries, steps, strict=True)]
+    after, right = _range(stood, "{:.1f}".format), _range([entry.accuracy or 0.0 for entry in entries])
     return [
-        f"the final answer stands after {settled} of the steps; it is right for {right} of the questions",
+        f"the final answer stands after {after} of {_range(steps, '{:g}'.format)} steps, and is right for {right} of "
+        "the questions",
         _each(shown, "right at the end", lambda entry: percent(entry.accuracy)),
         _each(shown, "right after some step", lambda entry: percent(entry.measures["ever"])),
         _each(shown, "share of the steps before the final answer is first given", _percent_of("first_seen")),
@@ -244,26 +243,32 @@ def _percent_of(name: str) -> Callable[[Entry], str]:
 
 
 def vote_advice(shown: Shown) -> str:
-    found = {_named(entry): entry.measures for entry in shown.entries(NAME)}
-    gains = {name: one for name, one in found.items() if (one["vote_gain_low"] or 0.0) > 0}
+    entries = shown.entries(NAME)
+    found = {_named(entry): entry.measures for entry in entries}
+    gains = [_named(entry) for entry in _shown_above(entries, "vote_gain", "vote_p")]
     most = max(gains or found, key=lambda name: found[name]["vote_gain"])
     change = f"{points_between(*(found[most][f'vote_gain{end}'] for end in ('', '_low', '_high')))}, {most}"
+    judged_by = f"judged by Holm's procedure over {len(found)} conditions; the interval is of one of them alone"
     if gains:
-        return f"what to do: vote over the steps (--vote PATTERN) with {' and '.join(gains)}; accuracy {change}"
+        named = " and ".join(gains)
+        return f"what to do: vote over the steps (--vote PATTERN) with {named}; accuracy {change} ({judged_by})"
     if all(one["vote_gain_high"] < LITTLE for one in found.values()):
-        return f"what to do: do not vote over the steps (--vote); its largest gain is {change}"
-    enough = max(questions_for(LITTLE, one["vote_changed"]) for one in found.values())
-    asked = min(entry.n for entry in shown.entries(NAME))
+        return f"what to do: do not vote over the steps (--vote); its largest gain is {change} ({judged_by})"
+    asked, enough = min(entry.n for entry in entries), _questions_needed(entries)
     if asked >= enough:
         return (
             f"what to do: do not vote over the steps (--vote): its largest gain is {change}, not shown with {asked} "
-            "questions, which show a gain of 5 points in 8 of 10 runs"
+            f"questions, which show a gain of 5 points in 8 of 10 runs ({judged_by})"
         )
     return (
-        f"what to do: ask {enough} questions (--probes {NAME} --points {enough}) before you decide on voting over the "
-        f"steps (--vote), which is inconclusive: its largest gain is {change}; so many "
-        "show a gain of 5 points in 8 of 10 runs"
+        f"what to do: leave --vote out for now; its largest gain is {change}, which is inconclusive. To show a gain of "
+        f"5 points in 8 of 10 runs, ask {enough} questions: --probes {NAME} --points {enough} ({judged_by})"
     )
+
+
+def _questions_needed(entries: Sequence[Entry]) -> int:
+    """To show a change of 5 points in 8 of 10 runs, in any of the conditions, by the answers that a vote changed."""
+    return max(questions_for(LITTLE, entry.measures["vote_changed"], len(entries)) for entry in entries)
 
 
 def destroyed(shown: Shown) -> list[str]:
@@ -285,7 +290,7 @@ def _with_chance(kind: str) -> Callable[[Entry], str]:
 def _last_steps(shown: Shown) -> tuple[str, str]:
     """Whether more is lost than random order would lose, and what to do."""
     entries = shown.entries(NAME)
-    worse = [_named(entry) for entry in entries if (entry.measures["lost_excess_low"] or 0.0) > 0]
+    worse = [_named(entry) for entry in _shown_above(entries, "lost_excess", "lost_p")]
     if worse:
         found = f"the last steps destroy right answers with {' and '.join(worse)}"
         return found, "commit fewer tokens per step there, or vote over the steps (--vote PATTERN)"
@@ -293,9 +298,10 @@ def _last_steps(shown: Shown) -> tuple[str, str]:
     high = None if None in ends else max(ends)
     if high is not None and high < LITTLE:
         return "the last steps destroy no more right answers than chance would", "decode to the end"
-    up_to = "" if high is None else f" of up to {percent(high)} of the questions"
-    found = f"not shown that the last steps destroy right answers; losses{up_to} are not excluded"
-    return found, f"decode to the end; to exclude such losses, ask more questions (--probes {NAME} --points 200)"
+    up_to = "" if high is None else f" of up to {percent(high)} of the questions (95 % upper bound)"
+    found = f"not shown that the last steps destroy right answers; losses above chance{up_to} are not excluded"
+    asked = _questions_needed(entries)
+    return found, f"decode to the end; to exclude losses, ask {asked} questions (--probes {NAME} --points {asked})"
 
 
 class TrajectoryCondition(ProbeFields, frozen=True, kw_only=True):
@@ -340,7 +346,7 @@ PROBE = Probe(
             paper="Not in the paper. Wang et al. (arXiv 2508.09138) report right answers in the middle that are "
             "overwritten later, and vote over the steps.",
             how_to_read="A curve that falls towards the end loses right answers: stop earlier or vote. A curve that is "
-            "level early shows that the remaining steps buy nothing for the answer.",
+            "level early shows that the remaining steps do not change the answer: fewer will do (--steps).",
             x_label="Steps done, %",
             at="{} % of the steps",
             points=_along,
@@ -355,8 +361,8 @@ PROBE = Probe(
             question="Answers that were right after some step and end wrong, the reverse, and what the same answers "
             "give in random order (chance).",
             paper="Not in the paper. Related: arXiv 2508.09138.",
-            how_to_read="lost: right then wrong; gained: wrong then right; chance: the same answers in random order. "
-            "Only losses above chance are due to the order of the steps.",
+            how_to_read="lost: right then wrong; gained: wrong then right; by chance: if a question's answers over the "
+            "steps came in random order. Only losses above chance are due to the order of the steps.",
             x_label="What becomes of an answer",
             at="{}",
             x_names=tuple(KINDS.values()),

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 AXIS_INCHES = 0.85  # inches of a panel that the numbers and the name of its y axis take
 LETTERS_PER_INCH = 14  # of a label; a browser's letters may be wider than matplotlib's
 CALIBRATED = "calibrated"
+RIM = 3.8  # points by which a covered curve is wider than the one over it
+BEYOND = 0.06  # of an axis of shares, below 0 and above 100 %
+SAME_PLACE = 0.01  # of the axis: marks closer than that cover each other
 MARGIN = 0.05  # of the x axis on either side of the curves
 
 
@@ -144,7 +147,7 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
 
         axis.set_xscale("function", functions=(lambda x: np.log1p(np.maximum(x, -0.9)), np.expm1))
     ticks = sorted({x for curve in panel.curves for x in curve.x})
-    for curve in panel.curves:
+    for turn, curve in enumerate(panel.curves):
         i = curve.style % len(CURVES)
         y = [math.nan if v is None else v for v in curve.y]
         known = [v is not None and w is not None for v, w in zip(curve.low, curve.high, strict=True)]
@@ -154,6 +157,8 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         if joined:
             axis.fill_between(curve.x, low, high, where=known, color=CURVES[i], alpha=0.14, linewidth=0)
         axis.vlines(curve.x, low, high, color=CURVES[i], alpha=0.55, linewidth=0.9)
+        if joined:
+            _draw_rims(axis, curve, covered_by(panel, turn))
         axis.plot(
             curve.x,
             y,
@@ -194,6 +199,35 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         axis.margins(x=MARGIN)
     if len(panel.curves) == 1 and not (panel.scatter or panel.diagonal):
         _write_values(axis, panel)
+
+
+def covered_by(panel: Panel, turn: int) -> list[int]:
+    """At each point of a curve, the number of later curves with a mark at the same place."""
+    near_x, near_y = (_near(panel, axis) for axis in ("x", "y"))
+    own = panel.curves[turn]
+    later = [one for one in panel.curves[turn + 1 :] if one.joined and own.joined]
+
+    def over(curve: Curve, x: float, y: float) -> bool:
+        pairs = zip(curve.x, curve.y, strict=True)
+        return any(v is not None and abs(u - x) <= near_x and abs(v - y) <= near_y for u, v in pairs)
+
+    return [0 if y is None else sum(over(one, x, y) for one in later) for x, y in zip(own.x, own.y, strict=True)]
+
+
+def _near(panel: Panel, axis: str) -> float:
+    """The distance at which marks cover each other."""
+    values = [value for curve in panel.curves for value in getattr(curve, axis) if value is not None]
+    reach = 1.0 if panel.diagonal else max(values) - min(values) if values else 0.0
+    return SAME_PLACE * reach
+
+
+def _draw_rims(axis: "Axes", curve: Curve, covered: Sequence[int]) -> None:
+    """Where other curves cover this one, it is also drawn wider, so that it shows on either side of them."""
+    colour, marker = CURVES[curve.style % len(CURVES)], MARKERS[curve.style % len(CURVES)]
+    for more in range(1, max(covered, default=0) + 1):
+        y = [v if v is not None and count >= more else math.nan for v, count in zip(curve.y, covered, strict=True)]
+        line, mark = 1.7 + RIM * more, 5.6 + RIM * more
+        axis.plot(curve.x, y, color=colour, marker=marker, mec=PAPER, mew=0.8, lw=line, ms=mark)
 
 
 def _draw_marks(axis: "Axes", marks: Sequence[Mark]) -> None:
@@ -271,7 +305,8 @@ def _share_heights(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:
         for i in same:
             bottom, top = min(known) - pad, max(known) + pad
             if panels[i].percent and not panels[i].scatter:
-                bottom, top = max(bottom, -0.015), min(top, 1.015)
+                # Room for marks at 0 and 100 %, less than the least distance of two ticks: none is drawn beyond.
+                bottom, top = max(bottom, -min(0.015, BEYOND * top)), min(top, 1 + min(0.015, BEYOND * (1 - bottom)))
             axes[i].set_ylim(bottom, top)
 
 

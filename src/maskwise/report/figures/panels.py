@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from maskwise.probes.section import ACCURACY, Measure, Point, Section, mark_place
-from maskwise.report.figures.curves import Curve, Mark, Panel
+from maskwise.report.figures.curves import Curve, Mark, Panel, covered_by
 from maskwise.report.readings import Reading
 from maskwise.report.words.task_skill import limit
 from maskwise.scoring.intervals import Ends
@@ -15,6 +15,7 @@ NOT_JOINED = (
     "Points that no line joins: the model was not shown to be able to do the task, or the task is too easy to show a "
     "loss. They do not show that the condition has no effect."
 )
+COVERED = "Where curves have equal values, one is drawn wider and shows on either side of the other."
 
 
 def panels(section: Section, readings: Sequence[Reading]) -> list[Panel]:
@@ -70,7 +71,10 @@ def _joined(drawn: Sequence[Panel]) -> set[bool]:
 
 def how_to_read(section: Section, drawn: Sequence[Panel]) -> str:
     joined = _joined(drawn)
-    return " ".join(([] if joined == {False} else [section.how_to_read]) + ([NOT_JOINED] if False in joined else []))
+    lines = not (section.x_names or section.scatter)
+    covered = lines and any(any(covered_by(panel, turn)) for panel in drawn for turn in range(len(panel.curves)))
+    said = [[] if joined == {False} else [section.how_to_read], [NOT_JOINED] if False in joined else []]
+    return " ".join([*said[0], *said[1], *([COVERED] if covered else [])])
 
 
 def _limited(found: Sequence[Sequence[Point]]) -> Callable[[Sequence[Point]], bool]:

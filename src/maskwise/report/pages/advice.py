@@ -49,7 +49,7 @@ class Search:
 
     @property
     def able(self) -> bool:
-        """Whether the model was shown to be able to answer; otherwise no setting is on the frontier."""
+        """Whether the questions can tell settings apart (not too hard, not too easy); else none is on the frontier."""
         return any(row.frontier for row in self.found.confirmed)
 
     @property

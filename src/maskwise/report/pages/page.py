@@ -26,7 +26,7 @@ from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import headings
 from maskwise.report.words.finding import advice_lines, finding
 from maskwise.report.words.published_values import PUBLISHED_HEAD, published_rows, setting_in_words
-from maskwise.report.words.sentences import finding_of_models, opening, verdict_lines, what_this_run_shows
+from maskwise.report.words.sentences import advice_apart, finding_of_models, opening, verdict_lines, what_this_run_shows
 from maskwise.report.words.tiles import Tile, asked_differently, tiles_of
 from maskwise.scoring.power import power_in_words
 from maskwise.scoring.scores import NOT_MEASURED
@@ -198,6 +198,7 @@ def _section_view(
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     drawn = panels(section, readings)
     shows, verdicts = what_this_run_shows(section, readings), verdict_lines(section, readings)
+    found, to_do = advice_apart(shows)
     label = f"{section.title} {' '.join(f'{line}.' for line in shows)}"
     svg, png = figures.svg_and_png(drawn)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.name or probe)
@@ -211,7 +212,8 @@ def _section_view(
         "paper": section.paper,
         "how_to_read": how_to_read(section, drawn),
         "caption": caption_of(section, drawn),
-        "shows": shows if section.says else verdicts,  # a line per curve would repeat the figure
+        "shows": found if section.says else verdicts,  # a line per curve would repeat the figure
+        "to_do": to_do,
         "full": figures.is_full_width(drawn),
         "thumb": Markup(drawing.inline(figures.narrow_svg(drawn[:1]), f"{prefix}t", section.title)),
         "wide": Markup(drawing.inline(svg, f"{prefix}w", label)),

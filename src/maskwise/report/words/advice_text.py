@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from maskwise.report.pages.advice import Search, reworded_lines, spent
-from maskwise.report.words.task_skill import TOO_EASY
 from maskwise.support.terminal import one_line
 
 
@@ -17,8 +16,7 @@ def advice_text(search: Search, page: Path) -> str:
 def _lines(search: Search, page: Path) -> Iterator[str]:
     found = search.found
     asked = found["questions"]
-    limited = not search.able or TOO_EASY in found["sentence"]  # said first: the table looks like a comparison
-    if limited:
+    if not search.able:
         yield f"{_wrapped(found['sentence'])}\n"
     yield _wrapped(f"{found['model']}: quality is {found['quality']}")
     yield (
@@ -34,7 +32,7 @@ def _lines(search: Search, page: Path) -> Iterator[str]:
         yield f"    {search.with_ends(row['quality']):24} {difference:26} {passes} {row['seconds']:8.2g}"
     cost = "in less time" if search.served else "with fewer passes"
     frontier, sentence = f"* on the frontier: none is as good {cost}.\n", f"\n\n{_wrapped(found['sentence'])}"
-    yield f"{frontier * search.able}  All differences together hold in 95 % of runs.{sentence * (not limited)}"
+    yield f"{frontier * search.able}  All differences together hold in 95 % of runs.{sentence * search.able}"
     for setting in dict.fromkeys(row["setting"] for row in found["advice"]):
         same = [row for row in found["advice"] if row["setting"] == setting]
         goals, row = ", ".join(row["goal"] for row in same), same[0]

@@ -30,6 +30,7 @@ from maskwise.tasks.episodes import CHANCE
 
 FEW_TASKS = 8
 LONGEST_HEADING = 120  # characters
+WHAT_TO_DO = "what to do: "  # the beginning of the advice of a section
 GUESSING = f"guessing gives 33{NBSP}%, so there is no skill to lose"
 
 
@@ -202,6 +203,16 @@ def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[s
 
     own = lines(section.says) if section.says else _line_per_curve(section, readings)
     return own + verdict_lines(section, readings)
+
+
+def advice_apart(shows: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The lines that say what was found, and those that say what to do.
+
+    `tiny-llada, what to do: decode ...` becomes `tiny-llada: decode ...`, and without a name `Decode ...`.
+    """
+    parts = [line.partition(WHAT_TO_DO) for line in shows if WHAT_TO_DO in line]
+    advice = [f"{who.removesuffix(', ')}: {do}" if who else do[:1].upper() + do[1:] for who, _, do in parts]
+    return [line for line in shows if WHAT_TO_DO not in line], advice
 
 
 def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
