@@ -59,7 +59,8 @@ def struct_of(types: FieldTypes, base: type[ProbeFields] = ProbeFields) -> type[
     """The struct of a mapping of fields; a name may have spaces, as {"extra masks": Count}."""
     names = {name.replace(" ", "_"): name for name in types}
     listed = [(own, types[name], *[UNSET] * (UnsetType in get_args(types[name]))) for own, name in names.items()]
-    return msgspec.defstruct("Fields", listed, bases=(base,), rename=names, frozen=True, kw_only=True)
+    fields: Any = msgspec.defstruct("Fields", listed, bases=(base,), rename=names, frozen=True, kw_only=True)
+    return fields
 
 
 def still_to_ask(
