@@ -95,9 +95,11 @@ def write_data(home: Path) -> None:
 
 def _write_model(folder: Path) -> None:
     """In a process of its own: nothing may be computed in this one before it is copied (`run_forked`)."""
-    folder.mkdir()
+    aside = folder.with_suffix(".part")
+    aside.mkdir(exist_ok=True)
     code = "import sys, pathlib, soak.readers as r; r._checkpoint(pathlib.Path(sys.argv[1]), window=2048)"
-    subprocess.run([sys.executable, "-c", code, str(folder)], env=environment(), cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", code, str(aside)], env=environment(), cwd=ROOT, check=True)
+    aside.rename(folder)  # a killed one leaves none that looks whole
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from markupsafe import escape
@@ -19,7 +20,11 @@ from helpers.checkpoints import save
 from helpers.known import shipped_tokenizer
 from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_sdar
+from maskwise.advice.outcome import outcome
 from maskwise.advice.search_folder import SettingAnswer, append_answers, gather_answers, read_answers
+from maskwise.advice.search_request import prepare
+from maskwise.advice.selection import Plan, confirm
+from maskwise.advice.setting_evaluator import SearchResult
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.records.search import SearchManifest
@@ -365,11 +370,43 @@ def test_a_model_that_answers_nothing_is_given_no_setting(model, tmp_path):
 
 
 def test_questions_that_every_setting_answers_are_too_easy(model, tmp_path):
-    found = mw.advise(model, KINDS, function=lambda text, answer: True, out=tmp_path, **SMALL)
-    easy = "24 of 24 right at the baseline and no loss detected: too easy to show a loss."
+    found = mw.advise(model, KINDS, pattern="^", out=tmp_path, **SMALL)
+    easy = "24 of 24 right with the best setting and no loss detected: too easy to show a loss."
     assert found["sentence"].startswith(easy) and not found["advice"]
     assert not any(row["frontier"] for row in found["confirmed"])  # so that no level line is drawn
     assert " ".join(advice_text(read_search(tmp_path), tmp_path).split()).startswith(easy)
+
+
+def outcome_of(right: list[int], held: int, **measure):
+    """What is advised where each setting has so many right answers, the reference first."""
+    request = prepare([{"prompt": "a", "answer": "b"}] * 36, **measure, **SMALL)
+    quality = np.array([[place < count for place in range(held)] for count in right], dtype=float)
+    cost = np.arange(len(right), 0, -1.0)
+    places, seconds = tuple(range(len(right))), (1.0,) * len(right)
+    confirmed = confirm(quality, cost)
+    found = SearchResult(request.settings, Plan((12,), held), [], places, confirmed, tuple(cost), seconds)
+    return outcome(found, request, "tiny", None, cost="", passes=1, seconds=1, device="cpu", folder="")
+
+
+def test_the_right_answers_of_easy_questions_are_those_of_the_best_setting():
+    found = outcome_of([22, 24], 24, exact=True)
+    assert found.sentence.startswith("24 of 24 right with the best setting and no loss detected: too easy")
+    assert [round(24 * row.quality.mean) for row in found.confirmed if row.setting == found.reference] == [22]
+
+
+def test_a_value_of_1_is_not_called_right_where_a_function_may_give_more():
+    """1 may be the lowest grade of 1 to 5."""
+    found = outcome_of([24, 24], 24, function=lambda text, answer: 5.0)
+    assert found.sentence.startswith("24 of 24 texts got 1 with the best setting, and no loss was detected. If 1")
+    assert "right" not in found.sentence and "too easy" not in found.sentence
+
+
+def test_a_setting_is_on_the_frontier_in_the_advice_where_it_is_among_the_confirmed():
+    for right, on_it in ([240, 240], False), ([230, 120], True):
+        found = outcome_of(right, 240, exact=True)
+        confirmed = {row.setting: row.frontier for row in found.confirmed}
+        assert found.advice and all(row.frontier == confirmed[row.setting] for row in found.advice)
+        assert any(confirmed.values()) == on_it
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from maskwise.models.checkpoints.locations import ZOO
 from maskwise.models.peft_access import linear_targets
 from maskwise.report.words.comparison import change_in_words, rows_of, share_gone
 from maskwise.report.words.finding import finding
+from maskwise.report.words.tiles import tiles_of
 from maskwise.scoring.changes import accuracy_change, mean_change, reduction
 from maskwise.scoring.intervals import none_seen
 from maskwise.scoring.scores import score
@@ -393,3 +394,16 @@ def test_questions_that_are_too_easy_for_all_models_have_no_losses_in_the_table(
         for found in [compare_runs([first, tuned])[0]]
     }
     assert lost[easy] == ("–", "–") and "–" not in lost[hurt]
+
+
+def test_the_table_and_the_tiles_agree_on_what_is_too_easy(tmp_path):
+    """The second model has 38 of 40 right and loses one more, which is not significant: no model shows a loss."""
+    easy = write_run(tmp_path / "easy", mask_probes([10] * 4, [10] * 4), **SEED)
+    less = write_run(tmp_path / "less", mask_probes([10, 10, 9, 9], [10, 9, 9, 9]), TUNED, **SEED)
+    result, readings = compare_runs([easy, less])
+    assert [found.skill.skill for found in result.models.values()] == ["saturated", "skilled"]
+    rows = {row.name: row for row in rows_of(result.models, result.changes)}
+    shown = [{tile.name: tile.value for tile in own} for own in tiles_of(readings)]
+    for name in ("Mask tax", "Degradation"):
+        assert [own[name] == "–" for own in shown] == [value == "–" for value in rows[name].values] == [True, False]
+    assert rows["Lost to 100 masks"].values[0] == "–" and rows["Lost to 100 masks"].changes == ("–",)

@@ -178,11 +178,12 @@ def test_a_copy_made_while_answering_can_be_decoded_with_afterwards(small):
 
 def test_plain_attention_turns_flash_attention_off_which_ragged_batches_on_a_gpu_obey():
     """On a GPU in half precision a model takes its ragged flash kernels only while torch allows flash attention."""
-    assert torch.backends.cuda.flash_sdp_enabled()
+    model, on_gpu = mw.open("tiny-llada", "bfloat16"), SimpleNamespace(offsets=SimpleNamespace(is_cuda=True))
+    assert model._has_ragged_kernels(on_gpu)
     with attention_of(NumericSetting("attention", plain=True)):
-        assert not torch.backends.cuda.flash_sdp_enabled()
+        assert not model._has_ragged_kernels(on_gpu)
     with attention_of(NumericSetting("reference")):
-        assert torch.backends.cuda.flash_sdp_enabled()
+        assert model._has_ragged_kernels(on_gpu)
 
 
 def test_quantised_weights_are_compared_with_the_unquantised_checkpoint():

@@ -28,6 +28,7 @@ WHAT_TO_TRY = (
     "look at the texts in records.jsonl of the folder, then try a longer text (-n), another --pattern, easier "
     "questions or a model that was tuned for such questions"
 )
+BEST = "with the best setting"
 HARDER = "give harder questions to find the limits of the fast ones"
 
 
@@ -35,7 +36,7 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
     """What `maskwise advise --json` prints. costs: the fields of `Advice` from `cost` on."""
     confirmed = found.confirmation
     skill = _skill(found, request)
-    able = skill is None or skill.shown
+    able, decided = skill is None or skill.shown, limit(skill) is None
     named = [(goal, pick(confirmed) if able else None, margin) for goal, pick, margin in GOALS]
     return Advice(
         model=model if adapter is None else f"{model}+{adapter}",
@@ -46,14 +47,14 @@ def outcome(found: SearchResult, request: SearchRequest, model: str, adapter: st
         all_equal=confirmed.all_equal,
         winner=None if confirmed.winner is None or not able else _name(found, confirmed.winner),
         reference=_name(found, 0),
-        advice=[_advised(found, goal, place, model, adapter) for goal, place, _ in named if place is not None],
+        advice=[_advised(found, goal, place, model, adapter, decided) for goal, place, _ in named if place is not None],
         undecided=[
             UndecidedGoal(goal=goal, questions=confirmed.questions_to_decide(margin) if able else None)
             for goal, place, margin in named
             if place is None
         ],
         confirmed=[
-            _confirmed(found, place, limit(skill) is None)
+            _confirmed(found, place, decided)
             for place in sorted(range(len(found.finalists)), key=confirmed.cost.__getitem__)
         ],
         dropped=found.dropped,
@@ -72,7 +73,7 @@ def sentence(found: SearchResult, request: SearchRequest) -> str:
     fast, winner = confirmed.fastest_within(NEAR), confirmed.winner
     parts = []
     if limited is not None:
-        parts.append(f"{conclusion(limited)} This holds for all settings compared: {HARDER}.")
+        parts.append(_nothing_lost(limited, request))
     elif winner is not None:
         gain = confirmed.difference(winner, 0)
         parts.append(
@@ -112,6 +113,14 @@ def _skill(found: SearchResult, request: SearchRequest) -> Skill | None:
 def _cannot_answer(skill: Skill) -> str:
     more = "; or ask more questions" if skill.skill == "undecided" else ""
     return f"{conclusion(skill)} No setting is advised: no other had more right. What to do: {WHAT_TO_TRY}{more}."
+
+
+def _nothing_lost(skill: Skill, request: SearchRequest) -> str:
+    """Of a function of the user's, the highest value is not known: 1 may be the lowest grade."""
+    if request.quality.is_share:
+        return f"{conclusion(skill, place=BEST)} This holds for all settings compared: {HARDER}."
+    got = f"{skill.right:,} of {skill.n:,} texts got 1 {BEST}, and no loss was detected."
+    return f"{got} If 1 is the highest value, {HARDER}."
 
 
 def _price_of_speed(found: SearchResult, request: SearchRequest) -> list[str]:
@@ -160,8 +169,8 @@ def _ends(interval: Interval) -> MeanInterval:
     return MeanInterval(mean=interval.mean, low=interval.low, high=interval.high)
 
 
-def _confirmed(found: SearchResult, place: int, able: bool = True) -> ConfirmedSetting:
-    """able: where no loss can be shown, no setting is on the frontier."""
+def _confirmed(found: SearchResult, place: int, decided: bool) -> ConfirmedSetting:
+    """decided: where no loss can be shown, no setting is on the frontier."""
     confirmed = found.confirmation
     return ConfirmedSetting(
         setting=_name(found, place),
@@ -170,15 +179,17 @@ def _confirmed(found: SearchResult, place: int, able: bool = True) -> ConfirmedS
         to_best=_ends(confirmed.difference(place, confirmed.highest)),
         passes=found.passes[place],
         seconds=found.seconds[place],
-        frontier=able and place in confirmed.frontier,
+        frontier=decided and place in confirmed.frontier,
     )
 
 
-def _advised(found: SearchResult, goal: str, place: int, model: str, adapter: str | None) -> AdvisedSetting:
+def _advised(
+    found: SearchResult, goal: str, place: int, model: str, adapter: str | None, decided: bool
+) -> AdvisedSetting:
     setting = found.settings[found.finalists[place]]
     return AdvisedSetting(
         goal=goal,
-        **_confirmed(found, place),
+        **_confirmed(found, place, decided),
         options=dict(setting.given),
         command=setting.command(model, adapter),
         python=setting.python(),

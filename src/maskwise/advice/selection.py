@@ -166,7 +166,7 @@ class Confirmation:
     differences: dict[tuple[int, int], Interval]  # of every pair i < j: i less j; they hold together
     variances: dict[tuple[int, int], float]  # of one question's difference
     questions: int
-    shares: bool  # every answer is right or wrong
+    shares: bool  # every value is 0 or 1
 
     def difference(self, one: int, other: int) -> Interval:
         """Paired difference in quality, one minus the other."""
@@ -221,7 +221,7 @@ class Confirmation:
         return _two_digits(max(variance * (reach / margin) ** 2, self.questions + 1))
 
     def skill(self, chance: float) -> Skill | None:
-        """That of the best finalist, with the changes to all others; None where quality is no share of right answers.
+        """That of the best finalist, with the changes to all others; None where a value is neither 0 nor 1.
 
         The tests of all finalists hold together.
         """

@@ -75,8 +75,8 @@ class DecodingOptions:
     cache: str = field(
         default="none",
         metadata=_about(
-            "Approximate key-value cache: none, prefix (left of the active block) or dual (right of it too). Wu et "
-            "al., Fast-dLLM, arXiv 2505.22618.",
+            "Key-value cache: none, prefix (left of the active block) or dual (right of it too); approximate, except "
+            "for block diffusion models. Wu et al., Fast-dLLM, arXiv 2505.22618.",
             True,
         ),
     )

@@ -188,6 +188,7 @@ def cures(
         for one in given:
             examine(model, one, any_base)
     opened = opened_model(model, dtype, device, check_weights=check_weights, any_base=any_base)
+    refuse_without_masks(opened.name, opened.mask_id is None, opened.family)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
     homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name

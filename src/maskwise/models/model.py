@@ -70,11 +70,13 @@ class Model(ModelInterface):
         """As in torch; a device that is not there is one line."""
         try:
             return super().to(*arguments, **named)
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, NotImplementedError):  # the second: layers on the meta device
             raise
         except (AssertionError, RuntimeError) as problem:
             reason = str(problem).splitlines()[0]
-            raise UserError(f"{self.name} cannot be moved ({reason}): name another device, such as cpu") from None
+            raise UserError(
+                f"{self.name or self.kind} cannot be moved ({reason}): name another device, such as cpu"
+            ) from None
 
     def generate(
         self, prompts: Sequence[PromptInput] | PromptInput, *options: Any, **named: Unpack[GenerateArguments]

@@ -100,7 +100,7 @@ class Entry(Typed, frozen=True, kw_only=True):
 OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
 MARKS_APART, MARKS_SPAN = 0.3, 0.8  # at most, of the way from one named place to the next: two marks, and all of them
 MASKS_AT_THE_END = "Masks at the end (k)"
-WITH_MASKS = "{} masks"
+WITH_MASKS, WITH_ONE_MASK = "{} masks", "{} mask"
 
 
 class Summary(Typed, frozen=True, kw_only=True):
@@ -256,6 +256,12 @@ def mark_place(place: float, series: int, of: int) -> float:
 def place_in_words(section: Section, x: float) -> str:
     """A place of the x axis: its name, wherever around it the mark stands, or its number."""
     return section.x_names[round(x)] if section.x_names else f"{x:.3g}" if section.diagonal else f"{x:g}"
+
+
+def at_place(section: Section, x: float) -> str:
+    """`200 masks`, `location 20`: a place of the x axis as the section words it."""
+    words = WITH_ONE_MASK if section.at == WITH_MASKS and x == 1 else section.at
+    return words.format(place_in_words(section, x))
 
 
 def without_accuracy(entry: Entry) -> Entry:

@@ -11,7 +11,7 @@ from maskwise.decoding.strategies import STRATEGIES, Parameter, Strategy, find_s
 from maskwise.studio.controls import CHEAP, slider
 from maskwise.studio.tracing import MOST_STEPS, decoding_options
 
-CANVAS_CHOICES = ("fixed", "growing", "window")
+CANVAS_CHOICES = (("all", "fixed"), ("growing", "growing"), ("window", "window"))  # label, value
 # Every parameter of every strategy has a slider of its own, which keeps its value while another strategy is chosen.
 PARAMETERS = tuple((strategy, parameter) for strategy in STRATEGIES for parameter in strategy.parameters)
 

@@ -43,7 +43,7 @@ def empty_trace(new: int) -> Trace:
 def decoding_options(
     new: int, rule: str, parameters: Mapping[str, float], steps: int, block: int, canvas: str, window: int, cache: str
 ) -> DecodingOptions:
-    """Decoding options of one set of controls. Adaptive strategies take no steps; `full` is `fixed` or `blocks`."""
+    """Decoding options of one set of controls. Adaptive strategies take no steps; with a block `fixed` is `blocks`."""
     return DecodingOptions(
         max_new_tokens=new,
         rule=rule,

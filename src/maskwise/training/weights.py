@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from maskwise.models.checkpoints.adapters import merged
+from maskwise.models.checkpoints.adapters import merged, quiet_peft
 from maskwise.models.checkpoints.export import beside_the_weights
 from maskwise.models.checkpoints.locations import name_from_anywhere
 from maskwise.models.model import Model
@@ -36,7 +36,7 @@ def make_trainable(model: Model, settings: SharedSettings, mask_row: bool = Fals
         return
     pattern = _attention_maps(model) if settings.targets == ATTENTION else settings.targets or model.lora_targets
     _check_targets(model, pattern)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), quiet_peft():
         torch.manual_seed(settings.seed)
         adapter = LoraConfig(
             r=settings.lora_rank,

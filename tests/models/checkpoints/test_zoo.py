@@ -34,6 +34,11 @@ def test_weights_are_those_the_card_speaks_of(name):
     assert weights.stat().st_size <= 9 * 2**20
 
 
+def test_an_adapter_opens_without_warnings_about_other_libraries(recwarn):
+    mw.open("tiny-llada+distracted")
+    assert not [str(one.message) for one in recwarn]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_opens_by_name_with_tokenizer_and_window(name):
     model = mw.open(name)

@@ -178,6 +178,7 @@ def test_training_and_mitigations_are_refused_before_anything_is_asked(model, tm
             train(given, data, tmp_path / "out", steps=1)
     with pytest.raises(UserError, match="no mask token, which these mitigations change"):
         mw.cures(given, out=tmp_path / "out")
+    assert not [*(tmp_path / "out").iterdir()]  # nor is a kept answer of another comparison overwritten
 
 
 @pytest.mark.slow

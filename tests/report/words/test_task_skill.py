@@ -30,10 +30,10 @@ NOT_ABLE = "0 of 40 right, guessing gives 33\u00a0%: not shown to be able to do 
 HEALTHY = ("Nothing was detected", "nothing detected", "at most 7.2", "No effect of appended masks")
 
 
-def read(folder: Path, two: list[int], hundred: list[int], model: dict = DIFFUSION) -> Reading:
+def read(folder: Path, two: list[int], hundred: list[int], model: dict = DIFFUSION, **settings: int) -> Reading:
     """A hundred masks are enough for advice: more than a block."""
     asked = position_probes(two, two) + mask_probes(two, hundred)
-    return read_all([write_run(folder / "run", asked, model)])[0]
+    return read_all([write_run(folder / "run", asked, model, **settings)])[0]
 
 
 def test_a_model_that_is_never_right_is_not_called_healthy_anywhere(tmp_path: Path, capsys) -> None:
@@ -159,6 +159,15 @@ def test_questions_that_another_model_loses_on_are_not_too_easy(tmp_path: Path) 
     assert "too easy" in finding([after, read(tmp_path / "c", ALL, ALL)], compared=True).sentence
     (tax,) = [tile for tile in tiles_of([before, after])[1] if tile.name == "Mask tax"]
     assert tax.value == "0\u00a0%" and "too easy" not in tax.interval
+
+
+def test_a_loss_on_other_questions_does_not_make_these_harder(tmp_path: Path) -> None:
+    easy = read(tmp_path / "a", ALL, ALL, distractors=0)
+    for name, distractors, too_easy in (("b", 0, False), ("c", 12, True)):
+        hurt = read(tmp_path / name, ALL, HURT, OTHER, distractors=distractors)
+        table = run_table([easy, hurt])
+        cell = dict(zip([column.key for column in table.columns], table.rows[0], strict=True))["mask_tax"]
+        assert (cell.text, cell.below == "too easy to show a loss") == ("–" if too_easy else "0\u00a0%", too_easy)
 
 
 def right(questions: list, asked: int, text: str) -> str:

@@ -2,7 +2,8 @@
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
     return model
 
 
+@contextmanager
+def quiet_peft() -> Iterator[None]:
+    """Hides two warnings about PEFT's own code: a name that transformers deprecates, and copies to the meta device."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*copying from a non-meta parameter", UserWarning)
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+        yield
+
+
 def _attached(net: PreTrainedModel, folder: Path, config: PeftConfig) -> PeftModel:
     """PEFT's wrapper; layers that accelerate keeps in main memory or on disk stay where they are.
 
@@ -106,8 +116,7 @@ def _attached(net: PreTrainedModel, folder: Path, config: PeftConfig) -> PeftMod
     """
     places = net.__dict__.pop("hf_device_map", None)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*copying from a non-meta parameter", UserWarning)
+        with quiet_peft():
             model = PeftModel.from_pretrained(net, str(folder), config=config)
     finally:
         if places is not None:

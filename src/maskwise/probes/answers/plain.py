@@ -69,7 +69,7 @@ def first_piece(model: TextModel, prompt: Prompt) -> int:
     tokens = WORD_TOKENS if len(right) > 1 else 1 if closed else LETTER_TOKENS
     made = model.fill(prompt.ids, prompt.row, tokens)
     text = made.text
-    if len(right) == 1 and not made.ended and len(text) == (made.tokens or tokens):
+    if len(right) == 1 and not made.ended and len(text) == made.tokens:
         text = text[:1]  # "AA" in two tokens: the first token, as of an opened model
     if right.startswith(" ") and not text.startswith(" "):  # some tokenizers lose the first space
         text = f" {text}"

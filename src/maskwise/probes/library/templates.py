@@ -250,7 +250,8 @@ def _extremes(found: TemplatesSummary) -> list[str]:
 
 def _other_task(found: TemplatesSummary) -> list[str]:
     return [
-        f"another task, {name!r} (the answer is a word), in points: {_effects_of(found, name)}"
+        f"another task, {name!r} (the answer is a word, judged by its first token), in points: "
+        f"{_effects_of(found, name)}"
         for name in dict.fromkeys(one.template for one in found.effects if one.changes_task)
     ]
 

@@ -184,7 +184,7 @@ def _draw_panel(axis: "Axes", panel: Panel, inches: float) -> None:
         axis.axline((0, 0), (1, 1), color=SOFT, linewidth=1.0, linestyle=(0, (2, 2)), label=CALIBRATED)
         axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         axis.set_xlim(0, 1)
-    elif panel.scatter and max(map(abs, ticks), default=0) <= 1:  # shares
+    elif panel.scatter and any(x % 1 for x in ticks):  # shares, not places 1, 2, ...
         axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     else:
         axis.set_xticks(_readable(ticks, panel.spread, inches))

@@ -7,7 +7,7 @@ from itertools import count, groupby, islice
 from typing import Any
 
 from maskwise.probes.examples import number_of, with_number
-from maskwise.probes.section import Point, Section
+from maskwise.probes.section import Point, Section, at_place
 from maskwise.records.groups import groups_of, places_by_group
 from maskwise.records.record import Record, condition_text
 from maskwise.records.sample import SampledPrompt, read_sample
@@ -162,7 +162,7 @@ def _of_task(
         if line:
             curves.append((style % 7, tuple(map(place, line))))
             ends = [
-                f"{percent(accuracy[condition_text(p.entry.condition)])} at {section.at.format(f'{p.x:g}')}"
+                f"{percent(accuracy[condition_text(p.entry.condition)])} at {at_place(section, p.x)}"
                 for p in (line[0], line[-1])
             ]
             words.append(f"{name + ': ' if name else ''}{', '.join(dict.fromkeys(ends))}")

@@ -20,22 +20,33 @@ class Row:
     changes: tuple[str, ...]
 
 
+# Each loss: the low ends of its intervals, then the fields of a model and of a change that are emptied.
+LOSSES: tuple[tuple[Callable[[ComparedModel], list[float | None]], dict[str, Any], dict[str, Any]], ...] = (
+    (lambda found: found.intervals["degradation"][:1], {"degradation": None}, {"reduction": null_score()}),
+    (
+        lambda found: [score.low for score in found.few_steps.values()],
+        {"few_steps": {}, "few_steps_degradation": None},
+        {"few_steps": {}, "few_steps_reduction": null_score()},
+    ),
+    (lambda found: found.intervals["mask_tax"][:1], {"mask_tax": None, "mask_loss": None}, {"mask_loss": null_score()}),
+)
+
+
 def without_losses(
     models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]
-) -> tuple[dict[str, ComparedModel], dict[str, Changes]]:
-    """Empties the losses of models that cannot show one; a task is too easy if it is for every model."""
+) -> tuple[Mapping[str, ComparedModel], Mapping[str, Changes]]:
+    """Empties the losses of models that cannot show one; as in `limit_of_score`, a task is too easy for a model unless
+    the loss of another is significant."""
     limited = {label: skill for label, found in models.items() if (skill := limit(found.skill or None)) is not None}
-    unable = {label for label, skill in limited.items() if not skill.shown or len(limited) == len(models)}
-    lost: dict[str, Any] = {"degradation": None, "few_steps": {}, "few_steps_degradation": None}
-    lost |= {"mask_tax": None, "mask_loss": None}
-    regained: dict[str, Any] = dict.fromkeys(("reduction", "few_steps_reduction", "mask_loss"), null_score())
-    return (
-        {label: found.changed(**lost) if label in unable else found for label, found in models.items()},
-        {
-            label: found.changed(**regained, few_steps={}) if unable & {label, next(iter(models))} else found
-            for label, found in changes.items()
-        },
-    )
+    first = next(iter(models))
+    for lows, own, changed in LOSSES:
+        lost = any(low is not None and low > 0 for found in models.values() for low in lows(found))
+        unable = {label for label, skill in limited.items() if not (skill.shown and lost)}
+        models = {label: found.changed(**own) if label in unable else found for label, found in models.items()}
+        changes = {
+            label: found.changed(**changed) if unable & {label, first} else found for label, found in changes.items()
+        }
+    return models, changes
 
 
 def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:

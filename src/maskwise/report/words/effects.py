@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from msgspec import UNSET
 
 from maskwise.probes.examples import with_number
-from maskwise.probes.section import Point, Section, place_in_words
+from maskwise.probes.section import Point, Section, at_place
 from maskwise.report.readings import Reading
 from maskwise.report.sections import sections_for
 from maskwise.report.words.task_skill import in_short, limit
@@ -212,7 +212,7 @@ def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
 
 def _in_words(section: Section, point: Point, base: Point) -> str:
     """The difference between two points in words: the curve, the x value, or both."""
-    here, there = (section.at.format(place_in_words(section, one.x)) for one in (point, base))
+    here, there = (at_place(section, one.x) for one in (point, base))
     if point.series == base.series:
         return f"at {here} instead of {there}" + (f" ({point.series})" if point.series else "")
     if here == there:

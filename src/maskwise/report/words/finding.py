@@ -177,8 +177,8 @@ def _of_how_many(effects: Sequence[Effect]) -> str:
         return "The one change from a baseline that this run measured."
     return (
         f"The headline is the largest of {len(effects)} changes from a baseline, one for each section below. They are "
-        "ranked by the end of the interval nearer to zero; significant means at 5 % by Holm's procedure over all of "
-        "them. Each interval is for its change alone."
+        "ranked by the end of the interval nearer to zero; significant means at 5 % by Holm's procedure over all "
+        "changes of the run. Each interval is for its change alone."
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.section import Measure, Point, Section, Summary, place_in_words
+from maskwise.probes.section import Measure, Point, Section, Summary, at_place
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
@@ -300,7 +300,7 @@ def _first_to_last(who: str, curve: list[Point], measure: Measure, section: Sect
         return percent(value, 1) if measure.percent else f"{number(value)}{unit}"
 
     def place(point: Point) -> str:
-        return section.at.format(place_in_words(section, point.x))
+        return at_place(section, point.x)
 
     unit = f"{NBSP}{measure.unit}" if measure.unit else ""
     start = f"{who}: " if who else ""

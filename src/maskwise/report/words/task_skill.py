@@ -10,7 +10,8 @@ from msgspec import UNSET
 from maskwise.probes.examples import PAPER_RELEVANT, main_records, with_number
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import probes_giving, score_rules
-from maskwise.report.readings import Reading
+from maskwise.report.readings import Reading, differing_settings
+from maskwise.scoring.changes import SAME_QUESTIONS
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.scores import direction, null_score
 from maskwise.scoring.skill import Skill
@@ -47,11 +48,11 @@ def in_short(skill: Skill) -> str:
     return f"{NOT_SHOWN}: {count_right(skill)}"
 
 
-def conclusion(skill: Skill, label: str = "") -> str:
-    """The first sentence of a run that cannot show a loss."""
+def conclusion(skill: Skill, label: str = "", place: str = "at the baseline") -> str:
+    """The first sentence of a run that cannot show a loss. place: where these answers are right."""
     start = f"{label}: " if label else ""
     if skill.shown:
-        return f"{start}{skill.right:,} of {skill.n:,} right at the baseline and no loss detected: {TOO_EASY}."
+        return f"{start}{skill.right:,} of {skill.n:,} right {place} and no loss detected: {TOO_EASY}."
     return f"{start}{count_right(skill)}: {NOT_SHOWN}, {NOTHING_LOST}."
 
 
@@ -84,7 +85,8 @@ def limit_of_run(reading: Reading) -> Skill | None:
 def limit_of_score(rule: ScoreRule, reading: Reading, others: Sequence[Reading] = ()) -> Skill | None:
     """What keeps a score of accuracy from being above zero; None where it is, or where nothing does.
 
-    others: models of the same page. Questions on which one of them loses are not too easy.
+    others: models of the same page. Questions on which one of them loses are not too easy; it must have been asked the
+    same questions.
     """
     score = reading.summary.scores.get(rule.name, null_score())
     if rule.unit != "share" or score.value is None or direction(score):
@@ -97,5 +99,6 @@ def limit_of_score(rule: ScoreRule, reading: Reading, others: Sequence[Reading] 
         number = int(rule.name.rsplit("_", 1)[1])
         entries = list(with_number(entries, None if number == PAPER_RELEVANT else number))
     found = limit(next((entry.skill for entry in entries if entry.skill is not UNSET), None))
-    lost = any(direction(one.summary.scores.get(rule.name, null_score())) > 0 for one in others)
+    asked_alike = [one for one in others if not {*SAME_QUESTIONS} & {*differing_settings([reading, one])}]
+    lost = any(direction(one.summary.scores.get(rule.name, null_score())) > 0 for one in asked_alike)
     return None if found is not None and found.shown and lost else found
