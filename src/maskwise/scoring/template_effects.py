@@ -93,10 +93,10 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
             names, by_task = values
             whole = np.concatenate(list(by_task.values()), axis=1)
             bounds = (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0)
-            for place, (name, row) in enumerate(zip(names, whole, strict=True)):
-                found = _over_questions(effect, {task: rows[place] for task, rows in by_task.items()})
+            for number, (name, row) in enumerate(zip(names, whole, strict=True)):
+                over = _over_questions(effect, {task: rows[number] for task, rows in by_task.items()})
                 effects.append(TemplateEffect(effect=effect, template=name, changes_task=answer == "word",
-                                              value=float(row.mean()), low=found.low, high=found.high,
+                                              value=float(row.mean()), low=over.low, high=over.high,
                                               questions=len(row)))  # fmt: skip
             if answer == "letter" and len(names) > 1 and whole.shape[1] > 1:
                 spread[effect] = template_spread(by_task, bounds)
