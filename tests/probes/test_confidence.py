@@ -24,10 +24,10 @@ from maskwise.probes.known_tokens import (
     sources_in_words,
     wrong_tokens,
 )
-from maskwise.probes.library.confidence import COMMITS, MASKED, judged
+from maskwise.probes.library.confidence import COMMITS, MASKED, _apart, _nine_of_ten, judged, threshold_advice
 from maskwise.probes.library.self_correction import measures as repair_measures
 from maskwise.probes.library.self_correction import pays, repaired, seen
-from maskwise.probes.library.trajectory import looked, vote_advice
+from maskwise.probes.library.trajectory import PROBE, _last_steps, looked, vote_advice
 from maskwise.probes.library.trajectory import measures as looked_measures
 from maskwise.probes.section import Entry
 from maskwise.records.record import Record
@@ -145,9 +145,14 @@ def test_remasking_pays_by_the_share_of_wrong_tokens():
         share = damage / (repair + damage)
         return ends | {f"refilled_break_even{end}": share for end in ("", "_low", "_high")}
 
-    assert pays(found(0.9, 0.01), "refilled", "remdm").startswith("try remdm (it gains where more than 1\u00a0%")
-    no = pays(found(0.3, 0.3), "refilled", "remdm")
+    commits = {"right": 0.8, "right_low": 0.7, "right_high": 0.9}  # 10 to 30 % wrong
+    yes = pays(found(0.9, 0.01), "refilled", "remdm", commits)
+    assert yes.startswith("try remdm (it gains where more than 1\u00a0%")
+    no = pays(found(0.3, 0.3), "refilled", "remdm", commits)
     assert no.startswith("leave remdm out") and "more than 50" in no
+    open_still = pays(found(0.4, 0.1), "refilled", "remdm", commits)  # break-even 20 %
+    assert open_still.startswith("remdm is inconclusive") and "--probes confidence,self-correction" in open_still
+    assert pays(found(0.9, 0.01), "refilled", "remdm").startswith("remdm is inconclusive")  # confidence was not run
 
 
 @pytest.mark.parametrize(("rule", "changes"), [("low-confidence", False), ("random", False), ("remdm", True)])
@@ -209,6 +214,21 @@ def test_voting_is_advised_or_not_by_its_interval_and_else_called_inconclusive_w
     enough = voted(*[(1, 1)] * 360, *[(0, 1)] * 25, *[(1, 0)] * 15)  # 2.5 points, -0.6 to 5.6, of 400 questions
     assert enough.startswith("what to do: do not vote") and "not shown with 400 questions" in enough
     assert "inconclusive" in few and smallest_detectable(needed, 0.1) <= 0.05 < smallest_detectable(needed - 2, 0.1)
+
+
+def test_voting_cannot_gain_where_right_at_some_step_is_right_at_the_end():
+    gain = {"vote_p": 1.0, "vote_gain": 0.0, "vote_gain_low": -0.139, "vote_gain_high": 0.139, "vote_changed": 0.0}
+    lost = {"lost_excess": 0.0, "lost_excess_high": 0.139, "lost_p": 1.0, "gained": 0.0, "gained_high": 0.117}
+    same = {"condition": {"rule": "random", "tokens_per_step": 1}, "masks": 8, "low": 0.7, "high": 1.0}
+    entry = Entry(**same, n=20, accuracy=0.9, measures={"ever": 0.9} | gain | lost)
+    shown = SimpleNamespace(entries=lambda probe: [entry])
+    line = vote_advice(shown)
+    assert line.startswith("what to do: do not vote over the steps (--vote): every question that was right after some")
+    assert "voting cannot gain on them; on others by at most +13.9\u00a0points" in line
+    _, do = _last_steps(shown)
+    assert do.startswith("decode to the end: later steps made 0\u00a0% of 20 questions right that were wrong before")
+    assert "(95 % upper bound 12\u00a0%); 20 questions are too few to advise fewer steps (--steps)" in do
+    assert "fewer will do" not in PROBE.sections[0].how_to_read
 
 
 def test_a_gain_of_voting_in_one_of_six_conditions_is_judged_by_holms_procedure():
@@ -276,14 +296,75 @@ def test_known_sequences_hold_their_right_tokens(tmp_path):
     assert all(CHAIN.possible(states[-70:]))
 
 
-def test_the_two_sections_of_self_correction_give_one_advice():
+def repair_shown(extras=None, commits=()):
     answers = self_correct(oracle(posterior, MASK + 1, MASK), lines(4), "model", 2, 0)
     entry = Entry(condition={"wrong": "model"}, masks=1, n=4, accuracy=0.0, low=0.0, high=1.0)
-    entries = repair_measures(entry, records_of(answers, {"wrong": "model"}))
-    shown = SimpleNamespace(summary=SimpleNamespace(extras={}), entries=lambda probe: entries)
-    advice = [[line for line in says(shown) if line.startswith("what to do")] for says in (seen, repaired)]
-    assert advice[0] == advice[1] and len(advice[0]) == 1
-    assert "--rule remdm" in advice[0][0] and "--edit 0.9" in advice[0][0]
+    entries = {
+        "self-correction": repair_measures(entry, records_of(answers, {"wrong": "model"})),
+        "confidence": commits,
+    }
+    return SimpleNamespace(summary=SimpleNamespace(extras=extras or {}), entries=entries.get)
+
+
+def test_each_section_of_self_correction_gives_one_advice_from_measured_shares():
+    right = {"right": 0.78, "right_low": 0.7, "right_high": 0.85}
+    commits = Entry(condition={"of": COMMITS}, masks=2, n=64, accuracy=None, low=None, high=None, measures=right)
+    for of, lead in (([], "measure first how many"), ([commits], "22\u00a0% of the commits were wrong in this run")):
+        shown = repair_shown(commits=of)
+        found = [[line for line in says(shown) if line.startswith("what to do")] for says in (seen, repaired)]
+        assert [len(one) for one in found] == [1, 1] and found[0] != found[1]
+        assert found[1][0].startswith(f"what to do: {lead}") and "our guess" not in found[1][0]
+        assert "--rule remdm" in found[1][0] and "--edit 0.9" in found[1][0]
+        assert "no option masks the least likely tokens again" in found[1][0]
+
+
+def test_sources_whose_auroc_differs_are_named_before_the_pooled_one():
+    def source(value):
+        ends = {f"auroc_masked{end}": value + step for end, step in (("", 0), ("_low", -0.1), ("_high", 0.1))}
+        return ends | dict.fromkeys(("refilled_repair", "refilled_damage"), 0.5) | {SKILL: None}
+
+    by = {"self_correction_by_source": {"embedded": source(0.85), "recall": source(0.5)}}
+    first, *_, advice = seen(repair_shown(by))
+    assert first.startswith(
+        "wrong tokens drawn from the model differ by source: AUROC 85\u00a0% (75 to 95\u00a0%) on emb"
+    )
+    assert "use it on questions like embedded and do not use it on questions like recall" in advice
+    alike = {"self_correction_by_source": {"embedded": source(0.65), "recall": source(0.6)}}
+    assert "differ by source" not in seen(repair_shown(alike))[0]
+
+
+def gap_of(early, late):
+    listed = [
+        {"share": share, "gap": gap, "gap_low": gap - 0.05, "gap_high": gap + 0.05}
+        for share, gap in (("over 3/4", early), ("1/4 to 1/2", late))
+    ]
+    share = {"right": 0.78, "sure": 0.75, "gap_low": -0.03, "gap_high": 0.03, "by_share": listed}
+    return share | {"bins": [{"sure": 0.95, "right": 0.97, "low": 0.9, "high": 0.99}]}
+
+
+def test_opposite_gaps_that_cancel_are_said_in_the_heading_and_are_no_calibration():
+    (line,) = _nine_of_ten(gap_of(-0.187, 0.13), "commits")
+    assert line.endswith(
+        "but too low early (\u221218.7\u00a0points) and too high late (+13.0\u00a0points): they cancel in the mean"
+    )
+    assert "cancel in this mean" in _apart(gap_of(-0.187, 0.13)) and "calibrated" not in _apart(gap_of(-0.187, 0.13))
+    (level,) = _nine_of_ten(gap_of(0.01, 0.02), "commits")
+    assert level.endswith("99\u00a0%)") and "calibrated on average" in _apart(gap_of(0.01, 0.02))
+
+
+def test_a_threshold_is_not_advised_where_late_commits_are_overconfident():
+    measured = {"threshold": 0.63, "verified": 0.92, "verified_low": 0.84, "verified_high": 0.97, "verified_on": 32}
+    early, late = gap_of(-0.1, 0.192)["by_share"]
+    withheld = threshold_advice({**measured, "above": 0.68}, late)
+    assert withheld.startswith("what to do: do not decode with --rule threshold before you have compared it")
+    assert "+19.2\u00a0points (14.2 to 24.2)" in withheld and "the target is nine of ten right" in withheld
+    advised = threshold_advice({**measured, "above": 0.68}, early)
+    assert advised.startswith(
+        "what to do: decode with --rule threshold --parameter tau=0.63; the target is nine of ten"
+    )
+    assert (
+        "92\u00a0% were right (84 to 97\u00a0%) on 32 other sequences" in advised and "68\u00a0% of the pos" in advised
+    )
 
 
 def skill_records(right, condition="rule"):

@@ -1,5 +1,6 @@
 """numerics: settings that should not matter, on models whose flips are known, and on a small random network."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,12 +14,15 @@ from helpers.known import SMALL, hand_made, shipped_tokenizer, with_parameters
 from helpers.tiny import tiny_llada
 from maskwise.probes.answers.varied_numerics import ModelCopies, ask_under, attention_of, emulated, parts
 from maskwise.probes.library.numerics import PROBE, in_words
-from maskwise.probes.numeric_flips import numerics_summary
+from maskwise.probes.numeric_flips import NumericsSummary, numerics_summary
 from maskwise.probes.numeric_settings import (
     AGAIN,
     BFLOAT16,
+    EMULATED,
     FLOAT16,
     FLOAT32,
+    GENERATIONS,
+    ONE_PASS,
     SINGLE,
     Machine,
     NumericSetting,
@@ -29,6 +33,7 @@ from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose
+from maskwise.scoring.flips import Flips, run_noise
 from maskwise.tasks.prompts import Prompt
 
 SETTINGS = with_parameters(
@@ -67,20 +72,52 @@ def test_each_setting_is_compared_with_float32_and_both_kinds_of_answers_are_apa
     assert {one.n for one in found.flips if one.answers == "one pass"} == {4}
     assert {one.n for one in found.flips if one.answers == "generations"} == {2}
     assert [(one.answers, one.dtype, one.draws) for one in found.noise] == [
-        ("one pass", BFLOAT16, 2), ("generations", BFLOAT16, 2),
+        ("one pass", BFLOAT16 + EMULATED, 2), ("generations", BFLOAT16 + EMULATED, 2),
     ]  # fmt: skip
 
 
 def test_the_section_says_what_two_runs_may_differ_by_and_what_to_do(folder):
     (reading,) = read_all([folder])
     lines = in_words(reading)
-    assert "points between two runs in bfloat16 on this machine are within numerical noise" in lines[0]
+    assert re.match(r"(up to )?\d of 4 one-pass answers changed \(too few to say\) and ", lines[0])
+    assert lines[0].endswith("generations changed (too few to say) with half precision emulated on a CPU")
+    assert "too few to bound numerical noise in bfloat16 on this machine (a CPU: emulated)" in lines[1]
     exact = "--exact, repeated in another order: 0 of 4 one-pass answers changed, 0 of 2 generations changed"
     assert exact in lines
     assert lines[-1].startswith("what to do: ")
     drawn = {(point.series, point.x) for point in PROBE.sections[0].points(reading)}
     assert {("one pass", 0.0), ("generations", 0.25), ("generations", 3.25), ("one pass", 6.0)} <= drawn
     assert summarise(read_run(folder)).extras["numerics"].noise
+
+
+def test_the_limit_is_the_upper_bound_that_so_many_questions_support():
+    right = np.ones((4, 32), dtype=bool)
+    noise = [run_noise(ONE_PASS, BFLOAT16, right), run_noise(GENERATIONS, BFLOAT16, right[:2, :4])]
+    counts = ((ONE_PASS, 0, 32), (GENERATIONS, 1, 4))
+    changed = [
+        Flips(
+            answers=answers,
+            setting=BFLOAT16,
+            compared_with="reference",
+            n=n,
+            flipped=flipped,
+            flipped_low=0.0,
+            flipped_high=0.5,
+            gained=0,
+            lost=0,
+            margin=None,
+            ties=0,
+        )
+        for answers, flipped, n in counts
+    ]
+    found = NumericsSummary(flips=changed, margins={}, noise=noise)
+    lines = in_words(SimpleNamespace(summary=SimpleNamespace(extras={"numerics": found})))
+    one_pass = "0 of 32 one-pass answers changed (differences below 12.5 points may be noise)"
+    assert lines[0] == f"{one_pass} and up to 1 of 4 generations changed (too few to say)"
+    within = "differences below 12.5 points between two runs in bfloat16 on this machine are within numerical noise"
+    assert lines[1].startswith(f"{within} (95 % upper bound with 32 one-pass answers; 0 of them")
+    assert lines[-1].startswith("what to do: do not read a difference below 12.5 points with 32 one-pass answers")
+    assert not any("3.1" in line for line in lines)  # one question of 32
 
 
 def test_a_run_with_exact_asks_one_prompt_at_a_time_and_changes_nothing_in_float32(small, tmp_path):

@@ -112,11 +112,14 @@ def test_the_section_leads_with_the_templates_that_the_model_can_answer(tmp_path
         assert first.startswith("the model is not shown to answer any of 9 templates")
         assert lines[-1].endswith("--templates FILE")
     elif able == 1:
-        assert first.startswith("the model can answer 1 of 9 templates and reads 'choices' alone (")
-        assert lines[0].startswith("under 'choices', in points: accuracy with 2 masks 100.0")
+        assert first.startswith("of 9 templates the model can answer 'choices' alone and loses 0.0 (")
+        assert "points to masks (no variance over templates can be given); it has 6 of 6 other" in first
+        assert lines[0].startswith("under 'choices', in points: accuracy with 2 masks 100.0 (")
+        assert not any("whisker" in line for line in (*lines, PROBE.sections[0].how_to_read, PROBE.sections[0].caption))
         assert lines[-1].startswith("what to do: word your prompts as 'choices' does")
     else:
         assert first.startswith("the model can answer 2 of 9 templates; under the others, dots, label last")
+        assert any("point with a whisker is the mean" in line for line in lines)
         assert found.able["accuracy"].mean == 1.0 and found.able["accuracy"].templates == 2
 
 

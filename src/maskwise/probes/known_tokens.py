@@ -177,13 +177,13 @@ def by_source(
     return {source: measured(group) | {SKILL: skills.get(source)} for source, group in groups.items()}
 
 
-def _able(found: Mapping[str, Evidence]) -> list[str]:
+def able_sources(found: Mapping[str, Evidence]) -> list[str]:
     return [source for source, one in found.items() if one[SKILL] is None or one[SKILL].shown]
 
 
 def scored_in_words(found: Mapping[str, Evidence]) -> str:
     """`scored: embedded, recall; ` where a source (`by_source`) is left out."""
-    able = _able(found)
+    able = able_sources(found)
     return f"scored: {', '.join(able)}; " if 0 < len(able) < len(found) else ""
 
 
@@ -193,7 +193,7 @@ def sources_in_words(
     """Which of several sources are pooled, which are left out and why, and what was measured of each."""
     if len(found) < 2:
         return []
-    able, each = _able(found), "; ".join(f"{source} {measured(one)}" for source, one in found.items())
+    able, each = able_sources(found), "; ".join(f"{source} {measured(one)}" for source, one in found.items())
     out = ", ".join(
         f"{source} ({one[SKILL].right} of {one[SKILL].n} right; guessing {percent(one[SKILL].guessing)})"
         for source, one in found.items()

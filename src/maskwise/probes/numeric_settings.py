@@ -9,6 +9,7 @@ from maskwise.probes.checked import AS_SERVED
 from maskwise.support.randomness import python_random
 
 FLOAT32, BFLOAT16, FLOAT16 = "float32", "bfloat16", "float16"
+EMULATED = ", emulated"  # after the name of a dtype: computed in float32 with rounded results
 ONE_PASS, GENERATIONS = "one pass", "generations"
 REFERENCE, EXACT, REPEATED = "reference", "exact", "repeated"
 BATCH, ORDER, ATTENTION, CACHE, COMPILED, WEIGHTS = "batch", "order", "attention", "cache", "compiled", "weights"
@@ -114,4 +115,5 @@ def every_numeric_setting(machine: Machine, draws: int, seed: int, generated: bo
 
 
 def where_run(dtype: str) -> str:
-    return dtype if dtype == AS_SERVED else f"in {dtype} on this machine"
+    emulated = " (a CPU: emulated)" if dtype.endswith(EMULATED) else ""
+    return dtype if dtype == AS_SERVED else f"in {dtype.removesuffix(EMULATED)} on this machine{emulated}"

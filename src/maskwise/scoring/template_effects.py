@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from maskwise.records.record import Record
 from maskwise.scoring.claims import LEVEL
+from maskwise.scoring.intervals import Estimate, bounded_mean, difference_interval, points_of, stratified_share
 from maskwise.scoring.skill import Skill, task_skill
 from maskwise.scoring.variance_components import TemplateSpread, template_spread
 from maskwise.support.typed import Typed
@@ -28,6 +29,8 @@ class TemplateEffect(Typed, frozen=True, kw_only=True):
     template: str
     changes_task: Annotated[bool, Meta(description="is the answer a word instead of a letter?")]
     value: Annotated[float, Meta(description="mean over questions, a share of the accuracy")]
+    low: Annotated[float | None, Meta(description="lower end of the 95 % interval over questions")] = None
+    high: Annotated[float | None, Meta(description="upper end")] = None
     questions: int
 
 
@@ -57,6 +60,16 @@ def can_answer(skills: Mapping[str, Skill], template: str) -> bool:
     return not skills or (template in skills and skills[template].shown)
 
 
+def _over_questions(effect: str, strata: dict[str, np.ndarray]) -> Estimate:
+    """The interval of an effect under one template: of answers as a share or a paired difference, else of a mean."""
+    if effect == ACCURACY:
+        return stratified_share(strata)
+    if effect == DISTANCE:  # a mean over three rules
+        return Estimate.of(bounded_mean(strata, (-1.0, 1.0)))
+    gained, lost = (np.array([(sign * one).clip(0).mean() for one in strata.values()]) for sign in (1, -1))
+    return Estimate.of(difference_interval(gained, lost, points_of(strata)))
+
+
 RightByQuestion = dict[tuple[str, int, int], bool]  # task, question and rule
 
 
@@ -79,15 +92,13 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
                 continue
             names, by_task = values
             whole = np.concatenate(list(by_task.values()), axis=1)
-            effects += [
-                TemplateEffect(
-                    effect=effect, template=name, changes_task=answer == "word", value=float(row.mean()),
-                    questions=len(row),
-                )
-                for name, row in zip(names, whole, strict=True)
-            ]  # fmt: skip
+            bounds = (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0)
+            for number, (name, row) in enumerate(zip(names, whole, strict=True)):
+                over = _over_questions(effect, {task: rows[number] for task, rows in by_task.items()})
+                effects.append(TemplateEffect(effect=effect, template=name, changes_task=answer == "word",
+                                              value=float(row.mean()), low=over.low, high=over.high,
+                                              questions=len(row)))  # fmt: skip
             if answer == "letter" and len(names) > 1 and whole.shape[1] > 1:
-                bounds = (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0)
                 spread[effect] = template_spread(by_task, bounds)
                 kept = [place for place, name in enumerate(names) if can_answer(skills, name)]
                 if len(kept) > 1:

@@ -123,7 +123,8 @@ def test_how_sure() -> None:
     assert opening(reading())[-1].claim == "As sure as 16 tasks allow."
     assert opening(reading(low=0.3))[-1].claim == "It does no better than guessing."
     assert opening(reading(complete=False))[-1].claim == "Not yet: the run is unfinished."
-    assert "±50 points" in opening(reading())[-1].evidence
+    assert "the widest interval on this page is 60.0 to 90.0\u00a0%. " in opening(reading())[-1].evidence
+    assert "new ones" not in opening(reading())[-1].evidence  # no entry has an interval over word rules
     clouds = {"points": Asked(tuple("abcdefghijklmnopqrstuvwx"), 40, 40, 960)}  # tasks of another kind do not count
     few = replace(reading(), asked={"location": Asked(("a",) * 4, 10, 10, 20)} | clouds)
     assert opening(few)[-1].claim == "Roughly: only 4 tasks could be averaged."

@@ -21,7 +21,7 @@ from maskwise.models.model import Model
 from maskwise.models.text_model import TextModel
 from maskwise.probes.answers.plain import DIGITS, Answer, Written, answer_rows, answers_to, ask, pack
 from maskwise.probes.checked import AS_SERVED, AskedSet
-from maskwise.probes.numeric_settings import FLOAT16, FLOAT32, REFERENCE, WEIGHTS, Machine, NumericSetting
+from maskwise.probes.numeric_settings import EMULATED, FLOAT16, FLOAT32, REFERENCE, WEIGHTS, Machine, NumericSetting
 from maskwise.support.randomness import python_random
 from maskwise.tasks.checkable import is_right
 from maskwise.tasks.prompts import Prompt
@@ -100,6 +100,10 @@ def emulated(model: Model, dtype: torch.dtype) -> Model:
     return model.eval()
 
 
+def computed_in(used: Model, setting: NumericSetting) -> str:
+    return setting.dtype if used.dtype_name == setting.dtype else setting.dtype + EMULATED
+
+
 def parts(count: int, setting: NumericSetting) -> Iterator[list[int]]:
     """The numbers of the questions in the batches of a setting."""
     order = list(range(count))
@@ -133,7 +137,7 @@ def ask_under(model: Model, prompts: Sequence[Prompt], setting: NumericSetting, 
             logits = used.head(used.hidden(batch)[used.locate(batch, which, answer_rows(used, some))])
             evidence = margins_of(logits)
             for number, answer, measured in zip(numbers, answers_to(some, logits), evidence, strict=True):
-                found[number] = replace(answer, evidence={"dtype": setting.dtype, **measured})
+                found[number] = replace(answer, evidence={"dtype": computed_in(used, setting), **measured})
     return [found[number] for number in range(len(prompts))]
 
 
@@ -173,7 +177,7 @@ def write_under(
                 # The whole canvas is compared, so that a change after the answer counts as a change.
                 whole = used.tokenizer.decode(one.ids)
                 written = Written(whole, is_right(text, answer, asked.check))
-                measured = {"dtype": setting.dtype, **evidence}
+                measured = {"dtype": computed_in(used, setting), **evidence}
                 found[number] = Answer(one.ids[0], 0.0, 0.0, 0.0, measured, written)
     return [found[number] for number in range(len(prompts))]
 

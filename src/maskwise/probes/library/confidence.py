@@ -7,14 +7,11 @@ sees its own errors too. Looked at are the commits, and all masked positions whe
 left: commits are selected by their confidence, so their calibration differs from that of the positions they are chosen
 from. On the Markov source a prediction is right if it is the word that was drawn, so exact posteriors are calibrated.
 
-Sources that the model cannot do, by other sequences of them (`known_tokens.skill_units`), are reported apart and left
-out of all figures.
+Sources that the model cannot do (`known_tokens.skill_units`) are left out of all figures.
 
 Measures (scoring/reliability.py), each over sequences: the calibration error without its small-sample bias, mean
 confidence less share right, AUROC, the temperature that minimises the negative log-likelihood, and the least confidence
 at which nine of ten are right, chosen on one half of the sequences and verified on the other.
-
-Not to be confused with the probe `calibration`, which asks whether tasks need examples.
 
 Condition: {"rule": "low-confidence"}, or "skill" for the check of the sources, which has no evidence. Evidence {"sure",
 "right", "share"}: the confidence of each commit, whether it was right and the share still masked, {"nll"}: the sums of
@@ -43,7 +40,7 @@ from maskwise.probes.known_tokens import (
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Evidence, Record
-from maskwise.scoring.numbers import between, number, percent, points, points_between
+from maskwise.scoring.numbers import between, number, percent, points, points_between, tenths
 from maskwise.scoring.reliability import (
     FEWEST,
     TEMPERATURES,
@@ -54,6 +51,7 @@ from maskwise.scoring.reliability import (
     choose_threshold,
     overconfidence,
     reliability,
+    share_over_sequences,
 )
 from maskwise.tasks.checkable import CHECKED
 
@@ -104,12 +102,12 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
         "auroc": auroc(found),
         "temperature": best_temperature(np.array(nll, dtype=float)),
         "verified": chosen.verified,
+        "right": share_over_sequences(found.per_sequence(found.right), found.per_sequence(np.ones(len(found.sure)))),
     }
     spread = {name: value for key, one in estimates.items() for name, value in one.named(key).items()}
     return spread | {
         "predictions": len(found.sure),
         "sure": float(found.sure.mean()),
-        "right": float(found.right.mean()),
         "threshold": chosen.threshold,
         "above": chosen.above,
         "chosen_on": chosen.chosen_on,
@@ -129,11 +127,7 @@ def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
     first = next((record.condition for record in records if record.evidence), {})
     kept = ("predictions", "sure", "right", "error", "error_low", "error_high", "auroc", "temperature")
 
-    def measured(group: Sequence[Record]) -> Evidence:
-        found = judged(group, MASKED)
-        return {name: found[name] for name in kept}
-
-    return by_source(records, first, measured)
+    return by_source(records, first, lambda group: {k: v for k, v in judged(group, MASKED).items() if k in kept})
 
 
 # How it is shown
@@ -168,22 +162,27 @@ def _by_share(shown: Shown) -> list[Point]:
 
 
 def early_and_late(shown: Shown) -> list[str]:
-    """The first and the last of each curve, all masked positions first, and what to do."""
-    drawn = [*_drawn(shown).items()]
+    """The first and the last of each curve, the one of the first panel as the heading, and what to do."""
+    drawn = _drawn(shown)
     if not drawn:
         return ["not run"]
-    lines: list[str] = []
-    for name, entry in (drawn[-1], *drawn[:-1]):
+    lines = []
+    for name, entry in drawn.items():
         listed = entry.measures["by_share"]
-        if not lines and len(listed) > 1:
-            early, late = (points(one["gap"]) for one in (listed[0], listed[-1]))
-            lines.append(f"confidence minus share right is {early} early and {late} late (all masked positions)")
-        ends = (
+        ends = " and ".join(
             f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
             for one in listed[:1] + listed[1:][-1:]
         )
-        lines.append(f"confidence minus share right, {name}: {', '.join(ends)}")
-    return [*lines, _pace_advice(drawn[-1][1].measures["by_share"], drawn[-1][1].masks)]
+        cancel = ": they cancel in the mean" if _opposite(listed) else ""
+        lines.append(f"confidence minus share right ({name}) is {ends}{cancel}")
+    every = [*drawn.values()][-1]
+    return [*lines, _pace_advice(every.measures["by_share"], every.masks)]
+
+
+def _opposite(listed: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether early and late predictions are shown to be off in opposite directions."""
+    ends = sorted((one["gap_low"] or 0.0, one["gap_high"] or 0.0) for one in (*listed[:1], *listed[-1:]))
+    return bool(ends) and ends[0][1] < 0 < ends[-1][0]
 
 
 def _pace_advice(listed: Sequence[Mapping[str, Any]], tokens: float) -> str:
@@ -209,14 +208,14 @@ def conclusions(shown: Shown) -> list[str]:
     commits, masked = ([*_entries(shown, of).values()][:1] for of in (COMMITS, MASKED))
     if not commits or not masked:
         return ["not run"]
-    one, every = commits[0].measures, masked[0].measures
+    one, every, rule = commits[0].measures, masked[0].measures, commits[0].condition["rule"]
+    threshold = _entries(shown, COMMITS).get("threshold")
     return [
-        *_nine_of_ten(every),
-        f"commits ({commits[0].condition['rule']}) {_apart(one)}",
+        *_nine_of_ten(one, f"commits ({rule})"),
+        f"commits ({rule}) {_apart(one)}",
         f"all masked positions {_apart(every)}",
-        f"calibration error without its small-sample bias: {percent(one['error'], 1)} of commits "
-        f"({between(one['error_low'], one['error_high'], 1)}), {percent(every['error'], 1)} of masked positions "
-        f"({between(every['error_low'], every['error_high'], 1)})",
+        "calibration error (root mean square distance from the diagonal, without its small-sample bias): "
+        f"{_error(one)} for commits, {_error(every)} for masked positions",
         f"confidence ranks right above wrong predictions with AUROC {_estimate(every, 'auroc')}: "
         + ("it can choose what to commit" if (every["auroc_low"] or 0.0) > 0.5 else "not shown to beat chance, 0.5"),
         _temperature(every),
@@ -225,15 +224,24 @@ def conclusions(shown: Shown) -> list[str]:
             "share right and mean confidence",
             lambda one: f"{percent(one['right'])} and {percent(one['sure'])}",
         ),
-        threshold_advice(every),
+        threshold_advice(every, *(threshold.measures["by_share"][-1:] if threshold else ())),
     ]
 
 
-def _nine_of_ten(every: Mapping[str, Any]) -> list[str]:
-    """Of all masked positions, those of the highest tenth of the confidence scale; nothing where they are too few."""
-    said = "of the predictions with a confidence of 0.9 or more are right"
-    top = [one for one in every["bins"] if one["sure"] >= 0.9]
-    return [f"{percent(one['right'])} {said} ({between(one['low'], one['high'])})" for one in top]
+def _nine_of_ten(measured: Mapping[str, Any], what: str) -> list[str]:
+    """Of the highest tenth of the confidence scale; nothing where there are too few predictions."""
+    said, apart, listed = f"of the {what} with a confidence of 0.9 or more are right", "", measured["by_share"]
+    if _opposite(listed):
+        early, late = (points(one["gap"]) for one in (listed[0], listed[-1]))
+        signs = ("low", "high") if listed[0]["gap"] < 0 else ("high", "low")
+        apart = f" but too {signs[0]} early ({early}) and too {signs[1]} late ({late}): they cancel in the mean"
+    top = [one for one in measured["bins"] if one["sure"] >= 0.9]
+    return [f"{percent(one['right'])} {said} ({between(one['low'], one['high'])}){apart}" for one in top]
+
+
+def _error(measured: Mapping[str, Any]) -> str:
+    value, low, high = (100 * (measured[f"error{end}"] or 0.0) for end in ("", "_low", "_high"))
+    return f"{tenths(value)} points ({tenths(low)} to {tenths(high)})"
 
 
 def _sources(shown: Shown) -> Mapping[str, Evidence]:
@@ -243,7 +251,9 @@ def _sources(shown: Shown) -> Mapping[str, Evidence]:
 def _apart(measured: Mapping[str, Any]) -> str:
     low, high = measured["gap_low"], measured["gap_high"]
     verdict = "not shown to be off by 5 points or more"
-    if low is not None and low > SMALL_GAP:
+    if _opposite(measured["by_share"]):
+        verdict = "off early and late in opposite directions that cancel in this mean"
+    elif low is not None and low > SMALL_GAP:
         verdict = "overconfident"
     elif high is not None and high < -SMALL_GAP:
         verdict = "underconfident"
@@ -269,8 +279,8 @@ def _temperature(measured: Mapping[str, Any]) -> str:
     return f"{says}: {'its probabilities are too sharp' if value > 1 else 'its probabilities are too flat'}"
 
 
-def threshold_advice(measured: Mapping[str, Any]) -> str:
-    """From all masked positions, because `threshold` commits every one of them that is sure enough."""
+def threshold_advice(measured: Mapping[str, Any], late: Mapping[str, Any] | None = None) -> str:
+    """From all masked positions, because `threshold` commits every one that is sure enough. late: its last commits."""
     tau = measured["threshold"]
     if tau is None:
         return (
@@ -278,18 +288,24 @@ def threshold_advice(measured: Mapping[str, Any]) -> str:
             "of ten masked positions right"
         )
     found = (
-        f"at a confidence of {tau:g} or more, {percent(measured['verified'])} were right "
-        f"({between(measured['verified_low'], measured['verified_high'])}) on the {measured['verified_on']} sequences "
-        "that did not choose it, each in a right context (fewer where decoding continues from its own errors); "
-        f"{percent(measured['above'])} of the positions are that confident"
+        f"the target is nine of ten right: at a confidence of {tau:g} or more, {percent(measured['verified'])} were "
+        f"right ({between(measured['verified_low'], measured['verified_high'])}) on {measured['verified_on']} other "
+        f"sequences, in right contexts (fewer after errors), and {percent(measured['above'])} of the positions are "
+        "that confident"
     )
-    if (measured["verified_high"] or 0.0) < 0.9:
-        return f"what to do: do not use a threshold yet; {found}, fewer than nine of ten: ask more questions (--points)"
     if measured["verified"] < 0.9:
-        return f"what to do: ask more questions (--points) before you use a threshold; {found}: not confirmed"
+        missed = "missed" if (measured["verified_high"] or 0.0) < 0.9 else "not confirmed"
+        return f"what to do: ask more questions (--points) before you use a threshold; {found}: {missed}"
+    compare = f"maskwise advise --rules low-confidence,threshold:tau={tau:g}"
+    if late is not None and late["gap"] > SMALL_GAP:
+        return (
+            f"what to do: do not decode with --rule threshold before you have compared it on your questions ({compare})"
+            f"; confidence minus share right of its late commits ({late['share']} masked) is "
+            f"{points_between(late['gap'], late['gap_low'], late['gap_high'])}; {found}"
+        )
     return (
         f"what to do: decode with --rule threshold --parameter tau={tau:g}; {found}; to compare it with others on your "
-        f"questions: maskwise advise --rules low-confidence,threshold:tau={tau:g}"
+        f"questions: {compare}"
     )
 
 
@@ -328,8 +344,8 @@ PROBE = Probe(
             "arXiv 2505.22618) commit by confidence, so they are as good as it is.",
             how_to_read="On the diagonal a confidence means what it says. Below it the model is overconfident, and a "
             "threshold commits more wrong tokens than it promises. Tenths with fewer than 10 predictions have no "
-            "mark. low-confidence commits the most confident tokens. Sources: embedded few-shot questions, values "
-            "recalled from a list, copied words, words of a Markov source.",
+            "mark. low-confidence commits the most confident tokens, threshold those of 0.9 or more. Sources: embedded "
+            "few-shot questions, values recalled from a list, copied words, words of a Markov source.",
             x_label="Confidence",
             at="confidence {}",
             points=_diagram,
@@ -344,8 +360,9 @@ PROBE = Probe(
             title="Is it overconfident early or late?",
             question="The same predictions, by the share of the answer that was still masked.",
             paper="Not in the paper.",
-            how_to_read="Above 0 the confidence is higher than the share of right predictions. Marks that are highest "
-            "on the left say that parallel decoding should start slowly, on the right that it should end slowly.",
+            how_to_read="Above 0 the confidence is higher than the share of right predictions. In answers of 4 tokens "
+            "or more, marks that are highest on the left say that parallel decoding should start slowly, on the right "
+            "that it should end slowly.",
             x_label="Share of the answer still masked",
             at="{}",
             x_names=("> 3/4", "> 1/2", "> 1/4", "≤ 1/4"),  # for a narrow page

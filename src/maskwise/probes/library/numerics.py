@@ -27,6 +27,7 @@ from maskwise.probes.numeric_settings import (
     BFLOAT16,
     CACHE,
     COMPILED,
+    EMULATED,
     FLOAT16,
     FLOAT32,
     GENERATIONS,
@@ -181,6 +182,7 @@ def in_words(shown: Shown) -> list[str]:
         return ["numerical noise is not known: the run is unfinished"]
     half = [name for name in (BFLOAT16, FLOAT16, WEIGHTS) if any(one.setting == name for one in found.flips)]
     return [
+        _headline(found),
         *map(_noise_line, found.noise),
         *_counts(found, (REPEATED,), "--exact, repeated in another order"),
         *_counts(found, (AGAIN,), IN_WORDS[AGAIN]),
@@ -190,19 +192,28 @@ def in_words(shown: Shown) -> list[str]:
     ]
 
 
+def _headline(found: NumericsSummary) -> str:
+    """`0 of 32 one-pass answers changed (differences below 12.5 points may be noise) and 1 of 4 generations (...)`"""
+    parts, noise = [], {one.answers: one for one in found.noise}
+    for answers, words in KINDS.items():
+        own = [one for one in found.flips if one.answers == answers and one.setting in SINGLE]
+        if own:
+            most = max(own, key=lambda one: one.flipped)
+            bound = noise[answers].below_high if answers in noise else 100.0
+            may = "too few to say" if bound >= 100 else f"differences below {tenths(bound)} points may be noise"
+            parts.append(f"{'up to ' if most.flipped else ''}{most.flipped} of {most.n} {words} changed ({may})")
+    emulated = any(EMULATED in one.dtype for one in found.noise)
+    return " and ".join(parts) + (" with half precision emulated on a CPU" if emulated else "")
+
+
 def _noise_line(one: RunNoise) -> str:
-    between_runs = f"between two runs {where_run(one.dtype)} are within numerical noise"
-    if one.answers == GENERATIONS and one.below_high >= 100:
-        return f"{one.n} {KINDS[one.answers]} are too few to bound numerical noise {where_run(one.dtype)}"
-    if not one.unstable:
-        return (
-            f"differences below {tenths(one.below)} points {between_runs} (one of {one.n} {KINDS[one.answers]}); none "
-            f"differed in {one.draws} runs; {tenths(one.below_high)} points are not excluded (95 % upper bound)"
-        )
+    asked = f"{one.n} {KINDS[one.answers]}"
+    if one.below_high >= 100:
+        return f"{asked} are too few to bound numerical noise {where_run(one.dtype)}"
     return (
-        f"differences below {tenths(one.below)} points {between_runs}, with {one.n} {KINDS[one.answers]}; with 1,000 "
-        f"below {tenths(one.below_thousand)} points ({one.unstable} of {one.n} are right in some of "
-        f"{one.draws} runs and wrong in others; 95 % upper bound {tenths(one.below_high)} points)"
+        f"differences below {tenths(one.below_high)} points between two runs {where_run(one.dtype)} are within "
+        f"numerical noise (95 % upper bound with {asked}; {one.unstable} of them were right in some of {one.draws} "
+        "runs and wrong in others)"
     )
 
 
@@ -234,13 +245,14 @@ def _float32_lines(found: NumericsSummary) -> list[str]:
 
 
 def _advice(found: NumericsSummary) -> list[str]:
-    if not found.noise:
-        return []
-    exact = "; to compare runs answer by answer, use --exact and one dtype: batches and order change nothing there"
-    served = any(one.dtype == AS_SERVED for one in found.noise)
+    bounded = [one for one in found.noise if one.below_high < 100]
+    if not bounded:
+        return ["what to do: ask more questions (--points); these are too few to bound numerical noise"]
+    limits = " and ".join(f"{tenths(one.below_high)} points with {one.n} {KINDS[one.answers]}" for one in bounded)
+    exact = "".join(f"; to compare answer by answer, use {line}" for line in _counts(found, (REPEATED,), "--exact"))
     return [
-        "what to do: do not read a difference within numerical noise as one between models or settings; ask more "
-        f"questions to lower the limit{'' if served else exact}"
+        f"what to do: do not read a difference below {limits} as one between models or settings; ask more questions "
+        f"to lower the limit{exact}"
     ]
 
 
@@ -300,7 +312,7 @@ PROBE = Probe(
             "setting changes; 0 % is what one would hope for. batch: one at a time; ord: reversed order; att: plain "
             "attention; kv: cache; jit: compiled layers; w: --weights; "
             "again: the same requests to a server. A setting without a point was not measured. "
-            "On a CPU half precision is emulated: weights and results are rounded, sums are float32.",
+            "Emulated half precision: weights and results are rounded, sums are float32.",
             x_label="The one setting that differs",
             at="{}",
             x_names=("batch", "ord", "att", "kv", "jit", "bf16", "fp16", "w", "again"),  # for a narrow page
@@ -314,7 +326,7 @@ PROBE = Probe(
             name="margins",
             title="Which answers change in half precision?",
             question="One-pass answers by their margin in float32: the best logit less the second. Rounding can "
-            "turn only answers with a small margin.",
+            "change only answers with a small margin.",
             paper="Not in the paper.",
             how_to_read="Points that fall to 0 % at the right say above which margin an answer is safe in that dtype.",
             x_label="Margin in float32 (logits)",
@@ -347,7 +359,7 @@ def _margin_lines(shown: Shown) -> list[str]:
         )
     if not lines:
         return ["not run"]
-    do = "trust one-pass answers like these in half precision; none is close enough to a tie"
+    do = "one-pass answers like these can be asked in half precision; generations are not covered"
     if safe:
         limit = "" if safe == float("inf") else f" with a margin below {safe:g} logits"
         do = f"ask again in float32 what decides a comparison: answers{limit} may change with the dtype"

@@ -31,6 +31,7 @@ from msgspec import UNSET
 
 from maskwise.probes.known_tokens import (
     SKILL,
+    able_sources,
     by_source,
     known_evidence,
     known_items,
@@ -61,7 +62,6 @@ SHORT_METHODS = ("refill", "random", "least likely", "edit")  # for a narrow pag
 VIEWS = {"masked": "position masked", "visible": "left visible"}
 CHANCE = 0.5  # AUROC of guessing
 OPTIONS = (("refilled", "--rule remdm"), ("edited", "--edit 0.9"))
-RARE = 0.1  # a share of wrong tokens that a decoder may well have written
 DECODING_COST = 4
 
 
@@ -204,7 +204,23 @@ def seen(shown: Shown) -> list[str]:
         lines.append(f"wrong tokens {KINDS[kind]} {verdict}, AUROC {views}")
     copying = "left visible, the network reads the token that it scores, so that AUROC mostly measures copying"
     apart = sources_in_words(_sources(shown), f"errors {KINDS[OWN]}, masked and filled again", _of_source)
-    return [*lines, copying, *apart, decision(shown)] if lines else ["not run"]
+    sees, do = _by_source_apart(shown)
+    return [*sees, *lines, copying, *apart, do] if lines else ["not run"]
+
+
+def _by_source_apart(shown: Shown) -> tuple[list[str], str]:
+    """The AUROC of each source where their intervals do not overlap, and what the probability is good for."""
+    able, pooled_entry = able_sources(_sources(shown)), _by_kind(shown).get(OWN)
+    of_all = {} if pooled_entry is None else {"these": pooled_entry.measures}
+    known = {name: one for name, one in _sources(shown).items() if name in able} or of_all
+    ends = {name: [one[f"auroc_masked_{end}"] or CHANCE for end in ("low", "high")] for name, one in known.items()}
+    good, bad = ([name for name, (low, _) in ends.items() if (low > CHANCE) == sees] for sees in (True, False))
+    uses = [f"{do} it on questions like {' and '.join(on)}" for do, on in (("use", good), ("do not use", bad)) if on]
+    do = f"what to do: to find wrong tokens by their probability, {' and '.join(uses)}; whether it pays: section repair"
+    if not ends or max(low for low, _ in ends.values()) <= min(high for _, high in ends.values()):
+        return [], do
+    each = " and ".join(f"{_estimate(one, 'auroc_masked')} on {name}" for name, one in known.items())
+    return [f"wrong tokens {KINDS[OWN]} differ by source: AUROC {each} (50 % is guessing)"], do
 
 
 def _sources(shown: Shown) -> Mapping[str, Evidence]:
@@ -238,11 +254,20 @@ def repaired(shown: Shown) -> list[str]:
 
 
 def decision(shown: Shown) -> str:
-    """Whether `remdm` and `--edit` can pay on this model: the one advice of both sections."""
+    """Whether `remdm` and `--edit` can pay on this model."""
     entry = _by_kind(shown).get(OWN)
     if entry is None:
         return "what to do: nothing yet; the run is unfinished"
-    return "what to do: " + "; ".join(pays(entry.measures, *one) for one in OPTIONS)
+    commits = [one.measures for one in shown.entries("confidence") if one.condition.get("of") == "commits"][:1]
+    wrong = "measure first how many of your tokens are wrong (--probes confidence)"
+    for one in commits:
+        ends = between(1 - one["right_high"], 1 - one["right_low"])
+        wrong = f"{percent(1 - one['right'])} of the commits were wrong in this run ({ends})"
+    each = "; ".join(pays(entry.measures, *option, *commits) for option in OPTIONS)
+    return (
+        f"what to do: {wrong}; {each}; damage is measured next to a wrong token, which overstates it in short answers; "
+        "no option masks the least likely tokens again"
+    )
 
 
 def _shares(found: Mapping[str, Any], method: str) -> str:
@@ -250,21 +275,20 @@ def _shares(found: Mapping[str, Any], method: str) -> str:
     return f"repairs {repair} of the wrong tokens and damages {damage} of the right ones"
 
 
-def pays(found: Mapping[str, Any], method: str, option: str) -> str:
-    """Whether an option can pay, by the share of wrong tokens above which its method repairs more than it damages."""
+def pays(found: Mapping[str, Any], method: str, option: str, commits: Mapping[str, Any] | None = None) -> str:
+    """Whether an option can pay: the share of wrong tokens above which its method repairs more than it damages,
+    compared with the share of wrong commits of the probe `confidence`, where that was run."""
     value, low, high = (found[f"{method}_break_even{end}"] for end in ("", "_low", "_high"))
     if value is None:
         most = found[f"{method}_repair_high"]
         return f"leave {option} out (it changed no token here; at most {percent(most)} of the errors are repaired)"
     share = f"it gains where more than {percent(value)} of the written tokens are wrong, {between(low, high)}"
-    if high is not None and high < RARE:
+    if commits is not None and high < 1 - commits["right_high"]:
         return f"try {option} ({share})"
-    if low is not None and low > RARE:
+    if commits is not None and low > 1 - commits["right_low"]:
         return f"leave {option} out ({share})"
-    return (
-        f"{option} is inconclusive: {share}, and decoders get about {percent(RARE)} wrong (our guess); ask more "
-        f"questions, --probes {NAME} --points 500"
-    )
+    more = "" if commits is None else f"; ask more questions, --probes confidence,{NAME} --points 500"
+    return f"{option} is inconclusive ({share}){more}"
 
 
 PROBE = Probe(

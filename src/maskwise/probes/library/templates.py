@@ -26,7 +26,7 @@ from maskwise.probes.library.contrast import draw_question
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
 from maskwise.records.record import Condition, Key, make_key
-from maskwise.scoring.numbers import tenths
+from maskwise.scoring.numbers import percent, tenths
 from maskwise.scoring.template_effects import (
     ACCURACY,
     DISTANCE,
@@ -38,6 +38,7 @@ from maskwise.scoring.template_effects import (
     OF_CONTRAST,
     OF_MASKS,
     OF_SKILL,
+    TemplateEffect,
     TemplatesSummary,
     templates_summary,
 )
@@ -45,7 +46,7 @@ from maskwise.scoring.variance_components import TemplateSpread
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast
-from maskwise.tasks.episodes import Episode, mixed
+from maskwise.tasks.episodes import CHANCE, Episode, mixed
 from maskwise.tasks.prompts import opened
 from maskwise.tasks.rewordings import BUILT_IN, Rewording, encode_reworded
 from maskwise.tasks.words import split_words
@@ -184,6 +185,8 @@ def in_words(shown: Shown) -> list[str]:
     if len(able) == 1:
         few = "few questions; the probes mask-count and contrast ask more"
         lines = [f"under {able[0]!r}, in points: {_effects_of(found, able[0])} ({few})"]
+    elif found.able:
+        lines.append("the point with a whisker is the mean; the whisker is where a new template lies in 95 % of cases")
     return [_able_line(found, able, every), *lines, *_extremes(found), *_other_task(found), _advice(found, able, every)]
 
 
@@ -196,15 +199,20 @@ def _able_line(found: TemplatesSummary, able: Sequence[str], every: Sequence[str
     if not others:
         return f"the model can answer all {total} templates"
     skills = [found.skills[name] for name in others if name in found.skills]
-    right = f"{sum(one.right for one in skills)} of {sum(one.n for one in skills)} right"
+    right = f"{sum(one.right for one in skills)} of {sum(one.n for one in skills)} right; guessing {percent(CHANCE)}"
     nothing = f"it is not shown to do better than guessing ({right}), so no loss can show there"
     if len(able) > 1:
         return (
             f"the model can answer {len(able)} of {total} templates; under the others, {', '.join(others)}, {nothing}"
         )
     own = found.skills[able[0]]
-    only = f"and reads {able[0]!r} alone ({own.right} of {own.n} other questions right)"
-    return f"the model can answer 1 of {total} templates {only}; under the other {len(others)} {nothing}"
+    masks = [one for one in found.effects if (one.effect, one.template) == (MASKS, able[0])]
+    lost = "".join(f" and loses {_with_ends(one)} points to masks" for one in masks)
+    only = f"{able[0]!r} alone{lost} (no variance over templates can be given)"
+    return (
+        f"of {total} templates the model can answer {only}; it has {own.right} of {own.n} other questions right there; "
+        f"under the other {len(others)} {nothing}"
+    )
 
 
 def survives(one: TemplateSpread) -> bool:
@@ -250,7 +258,12 @@ def _other_task(found: TemplatesSummary) -> list[str]:
 
 def _effects_of(found: TemplatesSummary, template: str) -> str:
     own = (one for one in found.effects if one.template == template)
-    return ", ".join(f"{IN_WORDS[one.effect]} {tenths(100 * one.value)}" for one in own)
+    return ", ".join(f"{IN_WORDS[one.effect]} {_with_ends(one)}" for one in own)
+
+
+def _with_ends(one: TemplateEffect) -> str:
+    ends = "" if one.low is None or one.high is None else f" ({_ends(one.low, one.high)})"
+    return f"{tenths(100 * one.value)}{ends}"
 
 
 def _advice(found: TemplatesSummary, able: Sequence[str], every: Sequence[str]) -> str:
@@ -321,17 +334,15 @@ PROBE = Probe(
             question="The same questions are asked under templates that mean the same: other words for Options and "
             "Answer, other separators and brackets, the label after the option. Does the effect stay?",
             paper="Not in the paper. Related: arXiv 2606.29228.",
-            how_to_read="Each small point is one template. The point with a whisker is the mean over the templates "
-            "that the model can answer, and its whisker is where the effect under a new one lies in 95 % of cases; "
-            "across 0, rewording alone may remove the effect. A model that cannot answer under a template has nothing "
-            "to lose there. Templates whose answer is a word ask for another task. plain is the wording of all other "
+            how_to_read="Each point is one template. A model that cannot answer under a template has nothing to lose "
+            "there. Templates whose answer is a word ask for another task. plain is the wording of all other "
             "probes, Options: (A) cat, (B) lamp, (C) blue, then Answer:[ ].",
             x_label="Effect",
             at="{}",
             x_names=("accuracy with 2 masks", "loss to masks", "loss to distance"),
             points=_points,
             measures=(Measure("points", "Points", "points_low", "points_high", percent=False, unit="points"),),
-            caption="Whisker: 95 % predictive interval over templates, on the same questions.",
+            caption="Point: a template, on the same questions.",
             says=in_words,
             masks=lambda shown: "masks: 2, and 200 where their effect is measured",
         ),

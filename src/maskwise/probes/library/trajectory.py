@@ -29,7 +29,7 @@ from maskwise.probes.section import Entry, Point, Section, Shown, as_share, mark
 from maskwise.records.record import Condition, Evidence, Record
 from maskwise.scoring.claims import LEVEL, holm_adjusted, judged, p_value
 from maskwise.scoring.intervals import Estimate, bounded_mean, by_task, difference_interval, points_of, stratified_share
-from maskwise.scoring.numbers import percent, points_between
+from maskwise.scoring.numbers import percent, points, points_between
 from maskwise.scoring.power import questions_for
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
 
@@ -216,7 +216,7 @@ def stands(shown: Shown) -> list[str]:
     stood = [entry.measures["settled"] * count for entry, count in zip(entries, steps, strict=True)]
     after, right = _range(stood, "{:.1f}".format), _range([entry.accuracy or 0.0 for entry in entries])
     return [
-        f"the final answer stands after {after} of {_range(steps, '{:g}'.format)} steps, and is right for {right} of "
+        f"the final answer stands after {after} of {_range(steps, '{:g}'.format)} steps and is right for {right} of "
         "the questions",
         _each(shown, "right at the end", lambda entry: percent(entry.accuracy)),
         _each(shown, "right after some step", lambda entry: percent(entry.measures["ever"])),
@@ -243,6 +243,12 @@ def vote_advice(shown: Shown) -> str:
     if all(one["vote_gain_high"] < LITTLE for one in found.values()):
         return f"what to do: do not vote over the steps (--vote); its largest gain is {change} ({judged_by})"
     asked, enough = min(entry.n for entry in entries), _questions_needed(entries)
+    if all(abs(entry.measures["ever"] - (entry.accuracy or 0.0)) < 1e-9 for entry in entries):
+        return (
+            f"what to do: do not vote over the steps (--vote): every question that was right after some step was right "
+            f"at the end ({asked} questions), so voting cannot gain on them; on others by at most "
+            f"{points(max(one['vote_gain_high'] for one in found.values()))} (95 % upper bound)"
+        )
     if asked >= enough:
         return (
             f"what to do: do not vote over the steps (--vote): its largest gain is {change}, not shown with {asked} "
@@ -288,8 +294,13 @@ def _last_steps(shown: Shown) -> tuple[str, str]:
         return "the last steps destroy no more right answers than chance would", "decode to the end"
     up_to = "" if high is None else f" of up to {percent(high)} of the questions (95 % upper bound)"
     found = f"not shown that the last steps destroy right answers; losses above chance{up_to} are not excluded"
-    asked = _questions_needed(entries)
-    return found, f"decode to the end; to exclude losses, ask {asked} questions (--probes {NAME} --points {asked})"
+    asked, n = _questions_needed(entries), min(entry.n for entry in entries)
+    gained, up_to = (percent(max(entry.measures[f"gained{end}"] for entry in entries)) for end in ("", "_high"))
+    return found, (
+        f"decode to the end: later steps made {gained} of {n} questions right that were wrong before (95 % upper bound "
+        f"{up_to}); {n} questions are too few to advise fewer steps (--steps): ask {asked} (--probes {NAME} --points "
+        f"{asked})"
+    )
 
 
 PROBE = Probe(
@@ -321,8 +332,8 @@ PROBE = Probe(
             "is read. How often is it right, and from when on does it not change any more?",
             paper="Not in the paper. Wang et al. (arXiv 2508.09138) report right answers in the middle that are "
             "overwritten later, and vote over the steps.",
-            how_to_read="A curve that falls towards the end loses right answers: stop earlier or vote. A curve that is "
-            "level early shows that the remaining steps do not change the answer: fewer will do (--steps).",
+            how_to_read="A curve that falls towards the end loses right answers; a level one shows that the remaining "
+            "steps do not change the share of right answers. Whether to stop earlier: section overwritten.",
             x_label="Steps done, %",
             at="{} % of the steps",
             points=_along,

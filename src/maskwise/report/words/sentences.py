@@ -11,6 +11,7 @@ from maskwise.probes.section import Measure, Point, Section, Summary, at_place
 from maskwise.probes.summary import probes_giving, scores_shown
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
+from maskwise.report.sections import sections_for
 from maskwise.report.words.task_skill import TOO_EASY, in_short, limit_of_score
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.intervals import none_seen
@@ -128,18 +129,22 @@ def how_sure(reading: Reading) -> Sentence:
     counts = few_shot or list(reading.asked.values())
     tasks, most = max(len(one.tasks) for one in counts), max(one.most for one in counts)
     answers = sum(one.answers for one in reading.asked.values())
-    widths = [
-        max(entry.high - entry.accuracy, entry.accuracy - entry.low)
-        for entries in reading.summary.probes.values()
-        for entry in entries
-        if entry.accuracy is not None and entry.low is not None and entry.high is not None
+    drawn = [
+        (point.entry, measure)
+        for _, section in sections_for([reading])
+        for point in section.points(reading)
+        for measure in section.measures
+        if measure.percent and point.entry.get(measure.low) is not None
     ]
+    ends = [(entry.get(measure.low), entry.get(measure.high)) for entry, measure in drawn]
+    widest = max(ends, key=lambda one: one[1] - one[0], default=None)
     stages = precision_in_words(reading.summary)
-    reach = f"; the widest interval on this page reaches ±{100 * max(widths):.0f} points" if widths else ""
+    reach = f"; the widest interval on this page is {between(*widest, 1)}" if widest else ""
+    ruled = any(entry.rules_low is not None for entry, _ in drawn)
+    rules = "; the tables under the figures of word rules have those for new ones" if ruled else ""
     evidence = (
         f"{answers:,} answers, up to {most:,} test points in each of {task_count(tasks)}{reach}. {stages}"
-        f"The 95{NBSP}% intervals speak for these tasks with questions drawn afresh; the table under each figure has "
-        "those for new word rules."
+        f"The 95{NBSP}% intervals speak for these tasks with questions drawn afresh{rules}."
     )
     if not reading.manifest.complete:
         return Sentence(topic, "Not yet: the run is unfinished.", evidence)
