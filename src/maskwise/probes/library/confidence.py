@@ -173,7 +173,7 @@ def early_and_late(shown: Shown) -> list[str]:
             f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
             for one in listed[:1] + listed[1:][-1:]
         )
-        cancel = ": they cancel in the mean" if _opposite(listed) else ""
+        cancel = ": they partly cancel in the mean" if _opposite(listed) else ""
         lines.append(f"confidence minus share right ({name}) is {ends}{cancel}")
     every = [*drawn.values()][-1]
     return [*lines, _pace_advice(every.measures["by_share"], every.masks)]
@@ -234,7 +234,7 @@ def _nine_of_ten(measured: Mapping[str, Any], what: str) -> list[str]:
     if _opposite(listed):
         early, late = (points(one["gap"]) for one in (listed[0], listed[-1]))
         signs = ("low", "high") if listed[0]["gap"] < 0 else ("high", "low")
-        apart = f" but too {signs[0]} early ({early}) and too {signs[1]} late ({late}): they cancel in the mean"
+        apart = f" but too {signs[0]} early ({early}) and too {signs[1]} late ({late}): they partly cancel in the mean"
     top = [one for one in measured["bins"] if one["sure"] >= 0.9]
     return [f"{percent(one['right'])} {said} ({between(one['low'], one['high'])}){apart}" for one in top]
 
@@ -252,7 +252,7 @@ def _apart(measured: Mapping[str, Any]) -> str:
     low, high = measured["gap_low"], measured["gap_high"]
     verdict = "not shown to be off by 5 points or more"
     if _opposite(measured["by_share"]):
-        verdict = "off early and late in opposite directions that cancel in this mean"
+        verdict = "off early and late in opposite directions that partly cancel in this mean"
     elif low is not None and low > SMALL_GAP:
         verdict = "overconfident"
     elif high is not None and high < -SMALL_GAP:
