@@ -168,6 +168,7 @@ def test_a_loss_on_other_questions_does_not_make_these_harder(tmp_path: Path) ->
         table = run_table([easy, hurt])
         cell = dict(zip([column.key for column in table.columns], table.rows[0], strict=True))["mask_tax"]
         assert (cell.text, cell.below == "too easy to show a loss") == ("–" if too_easy else "0\u00a0%", too_easy)
+        assert ("too easy" in finding([easy, hurt]).sentence) is too_easy
 
 
 def right(questions: list, asked: int, text: str) -> str:

@@ -14,7 +14,14 @@ from maskwise.report.readings import Reading
 from maskwise.report.words.both_ends import difference_of_changes, judged_at_most_masks, verdict
 from maskwise.report.words.effects import TOO_FEW, Effect, by_size, effects_of, undecided
 from maskwise.report.words.mask_chart import Change, changes, leading, main_entries, mask_chart
-from maskwise.report.words.task_skill import about_skill, conclusion, limit_of_run, next_steps, next_steps_of
+from maskwise.report.words.task_skill import (
+    about_skill,
+    asked_alike,
+    conclusion,
+    limit_of_run,
+    next_steps,
+    next_steps_of,
+)
 from maskwise.scoring.numbers import NBSP, tenths
 from maskwise.scoring.skill import Skill
 
@@ -91,10 +98,10 @@ def limited_by_skill(drawn: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[
 
     Where another model loses accuracy on the same questions, these are not too easy.
     """
-    lost = any(change.high < 0 for _, curve in drawn for change in curve)
     found = {}
     for reading, curve in drawn:
         limit = limit_of_run(reading)
+        lost = any(change.high < 0 for one, other in drawn if asked_alike(reading, one) for change in other)
         if limit is None or any(change.detected for change in curve[1:]) or (lost and limit.shown):
             continue
         found[reading.label] = limit

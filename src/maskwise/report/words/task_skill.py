@@ -82,6 +82,11 @@ def limit_of_run(reading: Reading) -> Skill | None:
     return limit(reading.summary.skill or None)
 
 
+def asked_alike(one: Reading, other: Reading) -> bool:
+    """Whether two runs were asked the same questions."""
+    return not {*SAME_QUESTIONS} & {*differing_settings([one, other])}
+
+
 def limit_of_score(rule: ScoreRule, reading: Reading, others: Sequence[Reading] = ()) -> Skill | None:
     """What keeps a score of accuracy from being above zero; None where it is, or where nothing does.
 
@@ -99,6 +104,6 @@ def limit_of_score(rule: ScoreRule, reading: Reading, others: Sequence[Reading] 
         number = int(rule.name.rsplit("_", 1)[1])
         entries = list(with_number(entries, None if number == PAPER_RELEVANT else number))
     found = limit(next((entry.skill for entry in entries if entry.skill is not UNSET), None))
-    asked_alike = [one for one in others if not {*SAME_QUESTIONS} & {*differing_settings([reading, one])}]
-    lost = any(direction(one.summary.scores.get(rule.name, null_score())) > 0 for one in asked_alike)
+    alike = [one for one in others if asked_alike(reading, one)]
+    lost = any(direction(one.summary.scores.get(rule.name, null_score())) > 0 for one in alike)
     return None if found is not None and found.shown and lost else found
