@@ -192,10 +192,9 @@ def _pace_advice(listed: Sequence[Mapping[str, Any]], tokens: float) -> str:
     if len(listed) < 2 or listed[0]["gap_low"] is None or listed[-1]["gap_low"] is None:
         return "what to do: ask more questions (--points); these are too few to compare early with late steps"
     early, late = listed[0], listed[-1]
-    if early["gap_low"] > late["gap_high"]:
-        return "what to do: commit fewer tokens in the first steps, where the confidence misleads most"
-    if late["gap_low"] > early["gap_high"]:
-        return "what to do: commit fewer tokens in the last steps, where the confidence misleads most"
+    for worse, other, which in ((early, late, "first"), (late, early, "last")):
+        if worse["gap_low"] > other["gap_high"]:
+            return f"what to do: commit fewer tokens in the {which} steps, where the confidence misleads most"
     return "what to do: keep one pace; the confidence is not shown to mislead more early than late"
 
 
@@ -283,10 +282,7 @@ def threshold_advice(measured: Mapping[str, Any], late: Mapping[str, Any] | None
     """From all masked positions, because `threshold` commits every one that is sure enough. late: its last commits."""
     tau = measured["threshold"]
     if tau is None:
-        return (
-            "what to do: commit one token per step and leave --rule threshold out; no confidence up to 0.99 makes nine "
-            "of ten masked positions right"
-        )
+        return "what to do: commit one token per step; at no confidence are nine of ten masked positions right"
     found = (
         f"the target is nine of ten right: at a confidence of {tau:g} or more, {percent(measured['verified'])} were "
         f"right ({between(measured['verified_low'], measured['verified_high'])}) on {measured['verified_on']} other "
