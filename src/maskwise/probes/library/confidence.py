@@ -173,7 +173,7 @@ def early_and_late(shown: Shown) -> list[str]:
             f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
             for one in listed[:1] + listed[1:][-1:]
         )
-        cancel = ": they cancel in the mean" if _opposite(listed) else ""
+        cancel = ": they partly cancel in the mean" if _opposite(listed) else ""
         lines.append(f"confidence minus share right ({name}) is {ends}{cancel}")
     every = [*drawn.values()][-1]
     return [*lines, _pace_advice(every.measures["by_share"], every.masks)]
@@ -192,10 +192,9 @@ def _pace_advice(listed: Sequence[Mapping[str, Any]], tokens: float) -> str:
     if len(listed) < 2 or listed[0]["gap_low"] is None or listed[-1]["gap_low"] is None:
         return "what to do: ask more questions (--points); these are too few to compare early with late steps"
     early, late = listed[0], listed[-1]
-    if early["gap_low"] > late["gap_high"]:
-        return "what to do: commit fewer tokens in the first steps, where the confidence misleads most"
-    if late["gap_low"] > early["gap_high"]:
-        return "what to do: commit fewer tokens in the last steps, where the confidence misleads most"
+    for worse, other, which in ((early, late, "first"), (late, early, "last")):
+        if worse["gap_low"] > other["gap_high"]:
+            return f"what to do: commit fewer tokens in the {which} steps, where the confidence misleads most"
     return "what to do: keep one pace; the confidence is not shown to mislead more early than late"
 
 
@@ -234,7 +233,7 @@ def _nine_of_ten(measured: Mapping[str, Any], what: str) -> list[str]:
     if _opposite(listed):
         early, late = (points(one["gap"]) for one in (listed[0], listed[-1]))
         signs = ("low", "high") if listed[0]["gap"] < 0 else ("high", "low")
-        apart = f" but too {signs[0]} early ({early}) and too {signs[1]} late ({late}): they cancel in the mean"
+        apart = f" but too {signs[0]} early ({early}) and too {signs[1]} late ({late}): they partly cancel in the mean"
     top = [one for one in measured["bins"] if one["sure"] >= 0.9]
     return [f"{percent(one['right'])} {said} ({between(one['low'], one['high'])}){apart}" for one in top]
 
@@ -252,7 +251,7 @@ def _apart(measured: Mapping[str, Any]) -> str:
     low, high = measured["gap_low"], measured["gap_high"]
     verdict = "not shown to be off by 5 points or more"
     if _opposite(measured["by_share"]):
-        verdict = "off early and late in opposite directions that cancel in this mean"
+        verdict = "off early and late in opposite directions that partly cancel in this mean"
     elif low is not None and low > SMALL_GAP:
         verdict = "overconfident"
     elif high is not None and high < -SMALL_GAP:
@@ -283,10 +282,7 @@ def threshold_advice(measured: Mapping[str, Any], late: Mapping[str, Any] | None
     """From all masked positions, because `threshold` commits every one that is sure enough. late: its last commits."""
     tau = measured["threshold"]
     if tau is None:
-        return (
-            "what to do: commit one token per step and leave --rule threshold out; no confidence up to 0.99 makes nine "
-            "of ten masked positions right"
-        )
+        return "what to do: commit one token per step; at no confidence are nine of ten masked positions right"
     found = (
         f"the target is nine of ten right: at a confidence of {tau:g} or more, {percent(measured['verified'])} were "
         f"right ({between(measured['verified_low'], measured['verified_high'])}) on {measured['verified_on']} other "

@@ -202,10 +202,9 @@ def seen(shown: Shown) -> list[str]:
         elif high is not None and high < CHANCE:
             verdict = "look likelier than right ones"
         lines.append(f"wrong tokens {KINDS[kind]} {verdict}, AUROC {views}")
-    copying = "left visible, the network reads the token that it scores, so that AUROC mostly measures copying"
     apart = sources_in_words(_sources(shown), f"errors {KINDS[OWN]}, masked and filled again", _of_source)
     sees, do = _by_source_apart(shown)
-    return [*sees, *lines, copying, *apart, do] if lines else ["not run"]
+    return [*sees, *lines, *apart, do] if lines else ["not run"]
 
 
 def _by_source_apart(shown: Shown) -> tuple[list[str], str]:
@@ -249,21 +248,18 @@ def repaired(shown: Shown) -> list[str]:
         *lines,
         "errors repaired by re-masking the least likely tokens less those at random, at equal cost: "
         f"{points_between(gained, low, high)}: {where}",
-        decision(shown),
+        decision(shown, found),
     ]
 
 
-def decision(shown: Shown) -> str:
+def decision(shown: Shown, found: Mapping[str, Any]) -> str:
     """Whether `remdm` and `--edit` can pay on this model."""
-    entry = _by_kind(shown).get(OWN)
-    if entry is None:
-        return "what to do: nothing yet; the run is unfinished"
     commits = [one.measures for one in shown.entries("confidence") if one.condition.get("of") == "commits"][:1]
     wrong = "measure first how many of your tokens are wrong (--probes confidence)"
     for one in commits:
-        ends = between(1 - one["right_high"], 1 - one["right_low"])
-        wrong = f"{percent(1 - one['right'])} of the commits were wrong in this run ({ends})"
-    each = "; ".join(pays(entry.measures, *option, *commits) for option in OPTIONS)
+        wrong = f"{percent(1 - one['right'])} of the commits were wrong in this run"
+        wrong += f" ({between(1 - one['right_high'], 1 - one['right_low'])})"
+    each = "; ".join(pays(found, *option, *commits) for option in OPTIONS)
     return (
         f"what to do: {wrong}; {each}; damage is measured next to a wrong token, which overstates it in short answers; "
         "no option masks the least likely tokens again"

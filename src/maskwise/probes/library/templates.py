@@ -183,8 +183,7 @@ def in_words(shown: Shown) -> list[str]:
     able, every = found.answerable, found.same_task
     lines = [_effect_line(effect, found.able[effect]) for effect in (MASKS, DISTANCE, ACCURACY) if effect in found.able]
     if len(able) == 1:
-        few = "few questions; the probes mask-count and contrast ask more"
-        lines = [f"under {able[0]!r}, in points: {_effects_of(found, able[0])} ({few})"]
+        lines = [f"under {able[0]!r}, in points: {_effects_of(found, able[0])} (mask-count and contrast ask more)"]
     elif found.able:
         lines.append("the point with a whisker is the mean; the whisker is where a new template lies in 95 % of cases")
     return [_able_line(found, able, every), *lines, *_extremes(found), *_other_task(found), _advice(found, able, every)]
@@ -208,11 +207,8 @@ def _able_line(found: TemplatesSummary, able: Sequence[str], every: Sequence[str
     own = found.skills[able[0]]
     masks = [one for one in found.effects if (one.effect, one.template) == (MASKS, able[0])]
     lost = "".join(f" and loses {_with_ends(one)} points to masks" for one in masks)
-    only = f"{able[0]!r} alone{lost} (no variance over templates can be given)"
-    return (
-        f"of {total} templates the model can answer {only}; it has {own.right} of {own.n} other questions right there; "
-        f"under the other {len(others)} {nothing}"
-    )
+    only = f"{able[0]!r} alone{lost} (no variance over templates can be given); it has {own.right} of {own.n} other"
+    return f"of {total} templates the model can answer {only} questions right; under the other {len(others)} {nothing}"
 
 
 def survives(one: TemplateSpread) -> bool:

@@ -220,8 +220,6 @@ def stands(shown: Shown) -> list[str]:
         "the questions",
         _each(shown, "right at the end", lambda entry: percent(entry.accuracy)),
         _each(shown, "right after some step", lambda entry: percent(entry.measures["ever"])),
-        _each(shown, "share of the steps before the final answer is first given", _percent_of("first_seen")),
-        _each(shown, "share of the steps before it stands", _percent_of("settled")),
         vote_advice(shown),
     ]
 

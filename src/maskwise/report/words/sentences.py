@@ -129,15 +129,9 @@ def how_sure(reading: Reading) -> Sentence:
     counts = few_shot or list(reading.asked.values())
     tasks, most = max(len(one.tasks) for one in counts), max(one.most for one in counts)
     answers = sum(one.answers for one in reading.asked.values())
-    drawn = [
-        (point.entry, measure)
-        for _, section in sections_for([reading])
-        for point in section.points(reading)
-        for measure in section.measures
-        if measure.percent and point.entry.get(measure.low) is not None
-    ]
-    ends = [(entry.get(measure.low), entry.get(measure.high)) for entry, measure in drawn]
-    widest = max(ends, key=lambda one: one[1] - one[0], default=None)
+    drawn = [(point.entry, one.measures) for _, one in sections_for([reading]) for point in one.points(reading)]
+    ends = [(entry.get(of.low), entry.get(of.high)) for entry, measures in drawn for of in measures if of.percent]
+    widest = max((one for one in ends if None not in one), key=lambda one: one[1] - one[0], default=None)
     stages = precision_in_words(reading.summary)
     reach = f"; the widest interval on this page is {between(*widest, 1)}" if widest else ""
     ruled = any(entry.rules_low is not None for entry, _ in drawn)
