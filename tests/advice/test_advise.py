@@ -268,7 +268,9 @@ def test_the_command_prints_the_finding_or_one_object(tmp_path):
     options = ["--pattern", "animal", *searched.split(), "--device", "cpu", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(app, ["advise", "tiny-llada", "--data", str(data), *options])
     assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("0 of 24 right: not shown to be able") and "not tried: strategies random" in done.stdout
+    assert (
+        done.stdout.startswith("0 of 24 right: not shown to be able") and "not tried: strategies random" in done.stdout
+    )
     assert "on the frontier" not in done.stdout and "not decided" not in done.stdout
     assert "forward passes of" in done.stderr
     printed = CliRunner().invoke(app, ["advise", "tiny-llada", "--data", str(data), *options, "--json"])
