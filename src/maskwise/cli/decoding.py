@@ -157,7 +157,7 @@ def score(
     compile: Compile = False,
     json: Json = False,
 ) -> None:
-    """Say how likely given answers are, in nats; every line states the estimator and the forward passes it took."""
+    """Compute log-likelihoods of given answers (nats); each line states the estimator and its forward passes."""
     check_models([model], adapter, dtype, weights)
     limits = device_limits(device_map, max_memory)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))

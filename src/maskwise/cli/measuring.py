@@ -282,7 +282,7 @@ def compare(
     any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
-    """Did tuning help, and what did it cost? The same questions to each model, and what changed from the first."""
+    """Compare models before and after tuning: the same questions to each, and what changed from the first."""
     given = {name: value for name, value in locals().items() if name not in ("names", "quick", "out", "json")}
     if len(names) < 2:
         raise UserError("name at least two models or run folders to compare")
@@ -316,7 +316,7 @@ def toy(
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the starting weights.")] = 0,
     json: Json = False,
 ) -> None:
-    """Train a model on 100 short sequences and show what parallel decoding makes of two coupled tokens."""
+    """Train a model on 100 short sequences and show how parallel decoding breaks two dependent tokens."""
     with collection_paused():
         from maskwise.experiments.toy import toy as run_toy
         from maskwise.report.pages.results import print_result

@@ -272,14 +272,14 @@ def diagnose(
         points: test points per task, and passages of text.
         tasks: of the few-shot probes: names such as "animal-smallest", or tasks of your own
             (`maskwise.tasks.rules.tasks_of`); else the preset's.
-        relevant, distractors: examples of the few-shot probes; several numbers are asked one after the other.
+        relevant, distractors: examples of the few-shot probes; a list such as (1, 10) runs each in turn.
         precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
         words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
             generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
-        batch_tokens: tokens per batch. exact: one prompt at a time, the same records to the byte.
+        batch_tokens: tokens per batch. exact: one prompt at a time, so that runs are equal to the byte.
         dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory, tensor_parallel: as in
             `mw.open`; of a model given by name.
         command: a command line that asks the same, for the manifest.

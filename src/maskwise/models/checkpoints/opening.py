@@ -101,7 +101,7 @@ def open(
         any_base: put an adapter also on another base than the one it was trained on.
         device_map: auto lets accelerate put layers on several GPUs, in main memory and on disk, as far as each fits.
         max_memory: of a device map: the most weights on each GPU and in main memory, {0: "10GiB", "cpu": "30GiB"}.
-        tensor_parallel: under torchrun: so many processes share the layers of a model.
+        tensor_parallel: under torchrun: processes that share the layers of a model.
 
     Returns:
         The model, in evaluation mode.
