@@ -25,7 +25,7 @@ from typing import Any
 SOURCE = Path(__file__).parents[1] / "src"
 GROWTH = 1.1
 # The canvases and caches asked for; a strategy's parameters have the defaults of their sliders.
-CONTROLS = ("low-confidence", (0, 0, "full", 8, "none")), ("threshold", (0, 8, "growing", 8, "prefix"))
+CONTROLS = ("low-confidence", (0, 0, "fixed", 8, "none")), ("threshold", (0, 8, "growing", 8, "prefix"))
 
 
 @dataclass(frozen=True)
