@@ -12,7 +12,7 @@ from benchmarks.shapes import make_model
 from maskwise.models.model import Model
 from maskwise.probes.answers.changed_attention import ask_changed
 from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, ONE_POSITION, OTHERS, ChangedPrompt
-from maskwise.probes.library.mechanism import items
+from maskwise.probes.library.mechanism import changed_items
 from maskwise.probes.paths import conditions
 from maskwise.probes.probe import Asker
 from maskwise.tasks.episodes import draw
@@ -30,7 +30,7 @@ def changed_prompts(model: Model, bench: Bench) -> list[ChangedPrompt]:
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, "."))
     episode = draw(TASKS[0], load_words(), relevant, distractors, 1)
     asked = [one for one in conditions((masks,)) if one.get("attention") != ONE_POSITION]
-    found = [item.prompt for item in items(asker, episode, asked, [0], set())]
+    found = [item.prompt for item in changed_items(asker, episode, asked)([0], set())]
     return [prompt for prompt in found if isinstance(prompt, ChangedPrompt)]
 
 

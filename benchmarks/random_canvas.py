@@ -8,7 +8,6 @@ with itself in float32: what rounding alone does to random routers.
 """
 
 import copy
-import gc
 import math
 import time
 from typing import Any
@@ -111,11 +110,7 @@ def main() -> None:
         rounded = compare(mw.wrap(copy.deepcopy(net).bfloat16()), prompts)
         print(f"class in bf16 against float32 | {distance(rounded, exact)}")
         return
-    for dtype in (torch.bfloat16, torch.float32):
-        torch.cuda.reset_peak_memory_stats()
-        compare(mw.wrap(make_net(shape, dtype, device)), prompts)
-        gc.collect()
-        torch.cuda.empty_cache()
+    compare(mw.wrap(make_net(shape, torch.bfloat16, device)), prompts)  # float32 does not fit while the class is built
 
 
 if __name__ == "__main__":

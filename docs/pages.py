@@ -16,6 +16,7 @@ import typer
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))  # mkdocs imports this file by its path
+from line_breaks import with_line_breaks
 from schematics import drawn
 
 ROOT = Path(__file__).parent.parent
@@ -57,6 +58,23 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return drawn(markdown, {probe.name: probe.about for probe in PROBES})
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    return with_line_breaks(html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    return _alone(output)
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    return _alone(output_content)
+
+
+def _alone(page: str) -> str:
+    """Without the mark by which the theme's script asks GitHub for the repository's stars and releases."""
+    return page.replace(' data-md-component="source"', "")
+
+
 def on_post_build(config: Any) -> None:
     """llms.txt and the pages as Markdown, for coding assistants."""
     sections: dict[str, list[str]] = {"Begin": [], **{name: [] for part in config["nav"] for name in part}}
@@ -74,7 +92,7 @@ def landing_page() -> str:
     """The README, with the first command of each model family in tabs before its table of tasks."""
     text = _moved((ROOT / "README.md").read_text())
     commands = (ROOT / "docs" / "how-to" / "first-command.md").read_text().split("\n## ", 1)[1]
-    commands = commands.replace("](my-model.md", "](how-to/my-model.md")
+    commands = re.sub(r"\]\((?=[\w-]+\.md)", "](how-to/", commands)
     before, table, after = text.partition("| I want to ... |")
     return f"{before}## The first command for your model\n\n{tabs('## ' + commands)}\n\n{table}{after}"
 
@@ -124,7 +142,8 @@ def _row(names: str, about: str) -> str:
     from maskwise.cli.renamed import in_words
 
     text, _, more = in_words(about).partition("  [")
-    range_of = f" *({_cell(more.removesuffix(']'))})*" if more else ""
+    more = re.sub(r"\]\s+\[", "; ", more.removesuffix("]"))
+    range_of = f" *({_cell(more)})*" if more else ""
     return f"| `{names.replace('|', '/')}` | {_cell(text)}{range_of} |"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from soak.faults import Fault
 
 ROOT = Path(__file__).parent.parent
-SECONDS_A_RUN = 240  # of one command on a busy machine; most take ten
+SECONDS_A_RUN = 900  # of one command on a busy machine; most take ten
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ COMMANDS = {
 def write_data(home: Path) -> None:
     lines = [{"prompt": f"Say the word {n}:", "answer": f"word {n}"} for n in range(16)]
     (home / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    output = "The otter went to the lamp and said nothing to anyone. It slept under the table until noon. "
-    (home / "text.txt").write_text("\f".join(f"Story {n}. {output * 4}" for n in range(24)))
+    story = "The otter went to the lamp and said nothing to anyone. It slept under the table until noon. "
+    (home / "text.txt").write_text("\f".join(f"Story {n}. {story * 4}" for n in range(24)))
 
 
 def _write_model(folder: Path) -> None:

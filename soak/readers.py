@@ -63,7 +63,7 @@ def readers() -> list[Reader]:
 
     def scored(folder: Path) -> Any:
         """A mask in an answer has no likelihood: refused, not minus infinity."""
-        found = score_requests(model, read_requests(folder / "pairs.jsonl"), "chain")
+        found = score_requests(model, read_requests(folder / "pairs.jsonl"), "monte-carlo", samples=2)
         assert all(math.isfinite(one.log_likelihood) for one in found), "a likelihood that is not finite"
         return found
 

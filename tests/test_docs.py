@@ -13,6 +13,7 @@ import pytest
 import typer
 
 import maskwise
+from helpers.contrast import contrast
 from helpers.wheel import ROOT
 from maskwise.cli import app
 from maskwise.cli.outputs import FILES, OUTPUTS
@@ -32,12 +33,13 @@ def test_the_site_builds_strictly_with_every_command_field_and_public_name(tmp_p
         shown = [one for one in command.params if not getattr(one, "hidden", False)]
         assert all(option in page or option.upper() in page for one in shown for option in one.opts)  # an ARGUMENT
     page = (tmp_path / "commands" / "diagnose.html").read_text()
-    assert all(f"<code>{probe.name}</code>" in page for probe in PROBES)
+    assert all(re.search(rf"<code[^>]*>{probe.name}</code>", page) for probe in PROBES)
     page = (tmp_path / "fields.html").read_text()
     structs = [*FILES.values(), *OUTPUTS.values()]
-    assert all(f"<code>{name}</code>" in page for kind in structs for name in kind.__struct_fields__)
+    assert all(re.search(rf"<code[^>]*>{name}</code>", page) for kind in structs for name in kind.__struct_fields__)
     page = (tmp_path / "library.html").read_text()
     assert all(re.search(rf'id="maskwise\.[\w.]+\.{name}"', page) for name in maskwise.__all__ if name != "__version__")
+    assert "Called again with the same settings it resumes" in " ".join(page.split())  # what is returned, in one row
     assert "<blockquote>" not in page  # what a doctest becomes where docs/doctests.py does not see it
     page = (tmp_path / "index.html").read_text()
     assert "filling.svg" in page and page.count('class="tabbed-block"') == 4
@@ -47,6 +49,8 @@ def test_the_site_builds_strictly_with_every_command_field_and_public_name(tmp_p
         r"<(?:script|img|iframe)[^>]* src=\"?(https?:)?//|<link rel=\"?(?:stylesheet|preconnect)[^>]*https?:"
     )
     assert [str(page) for page in tmp_path.rglob("*.html") if loaded.search(page.read_text())] == []
+    # By this mark the theme's script finds what to ask api.github.com for.
+    assert [str(page) for page in tmp_path.rglob("*.html") if 'md-component="source' in page.read_text()] == []
 
 
 @pytest.mark.parametrize("name", ["numerics", "templates", "confidence", "self-correction", "trajectory"])
@@ -68,6 +72,36 @@ def test_every_probe_has_one_schematic_of_known_cells(monkeypatch):
         assert all(schematics.meaning(cell) for _, cells in rows for cell in cells), name
         root = ET.fromstring(schematics.draw(rows))
         assert len(root.findall("rect")) == sum(len(cells) for _, cells in rows)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_letter_in_a_cell_of_a_schematic_has_a_contrast_of_4_5(scheme):
+    """White on every colour, ink on the light distractors of the light page."""
+    rules = re.findall(r"\.schematic \{([^}]*)\}", (ROOT / "docs" / "site.css").read_text())
+    colours: dict[str, str] = {}
+    for rule in rules[: 1 if scheme == "light" else 2]:
+        colours |= dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", rule))
+    assert {*colours} == {"relevant", "distractor", "question", "scored", "mask", "filler", "answer", "wrong"}
+    for name, colour in colours.items():
+        letter = "#1f2328" if (name, scheme) == ("distractor", "light") else "#ffffff"
+        assert contrast(letter, colour) >= 4.5, name
+
+
+def test_a_name_stays_on_one_line_and_a_cell_of_words_is_marked(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    with_line_breaks = importlib.import_module("line_breaks").with_line_breaks
+    html = f"<p><code>--rule</code>, <code>{'w' * 33} --rule low-confidence</code></p>"
+    words = '<span class="name">--rule</span> <span class="name">low-confidence</span>'
+    marked = f'<p><code class="name">--rule</code>, <code>{"w" * 33} {words}</code></p>'
+    block = "<pre><span></span><code>a  b</code></pre>"
+    assert with_line_breaks(html + block) == marked + block
+    assert with_line_breaks("<p><code>of two\nlines</code></p>") == '<p><code class="name">of two lines</code></p>'
+    cells = f"<tr><td>short</td><td>{'word ' * 12}</td></tr>"
+    assert with_line_breaks(cells) == cells.replace("<td>word", '<td class="long">word')
+    block = "<pre><span></span><code>-&gt; 5 %</code></pre>"
+    text = "<p title='5 %'>66 -&gt; 70 % (± 2) in 3 s, 1e-7 or --rule</p>"
+    marked = '66 → 70\u00a0% (±\u00a02) in 3\u00a0s, <span class="name">1e-7</span> or <span class="name">--rule</span>'
+    assert with_line_breaks(text + block) == f"<p title='5 %'>{marked}</p>{block}"
 
 
 @pytest.mark.slow

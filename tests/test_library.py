@@ -119,7 +119,7 @@ def test_a_model_says_what_it_is_and_what_to_call():
         (lambda: mw.generate("tiny-llada", "hi", chat=True), "has no chat template: use chat=False"),
         (lambda: mw.advise("tiny-llada", [{"prompt": "a", "answer": "b"}]), "judged: exact, pattern REGEX, function"),
         (lambda: mw.cures("tiny-llada", points=0), "points must be at least 1, not 0"),
-        (lambda: mw.export("tiny-llada", "out"), "name one with adapter"),
+        (lambda: mw.export("tiny-llada", "out"), "give one with adapter"),
     ],
 )
 def test_an_error_names_the_argument_as_python_has_it(call, said):

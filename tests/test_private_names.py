@@ -30,7 +30,7 @@ PRIVATE = (
     ("torch._dynamo._trace_wrapped_higher_order_op", "TransformGetItemToIndex", "support/imports.py"),
     ("transformers", "PreTrainedModel._supports_attention_backend", "models/checkpoints/configuration.py"),
     ("transformers", "PreTrainedModel._no_split_modules", "models/model.py"),
-    ("transformers", "PreTrainedConfig._attn_implementation", "models/checkpoints/verify.py"),
+    ("transformers", "PreTrainedConfig._attn_implementation", "models/checkpoints/original_code.py"),
     ("transformers", "TrainingArguments._n_gpu", "training/arguments.py"),
     ("typer.core", "TyperOption._get_number_range_help_str", "cli/renamed.py"),
 )

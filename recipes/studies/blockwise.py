@@ -219,7 +219,7 @@ def marginals_panels(model: Model, chain: Chain) -> list[Panel]:
         closed[name] = chain.conditional(visible)[1 : 1 + masks]
         said[name] = _ask(model, [canvas], range(1, 1 + masks))[0, :, : chain.states]
     panels = []
-    for label, value in (("Entropy (nats)", _entropy), ("Distance to the stationary", partial(_distance, chain))):
+    for label, value in (("Entropy (nats)", _entropy), ("TV to stationary frequencies", partial(_distance, chain))):
         curves = []
         for number, name in enumerate(closed):
             for style, kind, found in ((2 * number, "closed form", closed), (2 * number + 1, "model", said)):

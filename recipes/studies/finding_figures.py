@@ -81,14 +81,14 @@ FIGURES = {
 
 
 def draw(dots: Dots) -> Figure:
-    """Rows from top to bottom; a marker and a colour per series."""
+    """Rows from top to bottom; a marker and a colour per series, a little below each other: no marker hides one."""
     several = len(dots.series) > 1
     figure = Figure(figsize=(6.4, 0.8 + 0.34 * len(dots.rows) + 0.3 * several), layout="constrained")
     figure.set_facecolor(PAPER)
     axis = figure.subplots()
     for number, name in enumerate(dots.series):
-        for place, values in enumerate(dots.rows.values()):
-            value = values[number]
+        for row, values in enumerate(dots.rows.values()):
+            value, place = values[number], row + 0.3 * (number - (len(dots.series) - 1) / 2)
             middle, low, high = value if isinstance(value, tuple) else (value, value, value)
             axis.hlines(place, low, high, color=CURVES[number], linewidth=1.6)
             axis.plot(
@@ -97,7 +97,7 @@ def draw(dots: Dots) -> Figure:
                 MARKERS[number],
                 color=CURVES[number],
                 markersize=7,
-                label="" if place else name,
+                label="" if row else name,
                 zorder=3,
             )
     if dots.line:

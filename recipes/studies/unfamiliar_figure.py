@@ -27,7 +27,7 @@ MODELS = {
     "tiny-dream": "tiny-dream",
 }
 MARKERS = "os^Dv"
-COLOURS = ("#1b1b1b", "#d55e00", "#0072b2", "#009e73", "#b0b0b0")
+COLOURS = ("#1b1b1b", "#d55e00", "#0072b2", "#009e73", "#767676")
 
 
 def main() -> None:

@@ -4,7 +4,9 @@
 2. An effect is the mean of the cells at + minus the mean of those at -. First interval: Student's t over sets, the
    effect computed set by set. Second: over runs, residuals of the main-effects model, 9 degrees of freedom, so that
    interactions count as noise. Third: over questions of these sets, normal.
-3. Accuracy is read where a task has 45 to 90 % with 2 masks on separate questions; likelihoods always.
+3. A folder with runs of one cell alone has no effects: per seed, over sets (mean of the seeds) and over seeds, the
+   change of choice with 200 masks, with number questions, and their difference.
+4. Accuracy is read where a task has 45 to 90 % with 2 masks on separate questions; likelihoods always.
 
     python recipes/unplanted/training_effects.py OUT --figure docs/figures/training-choices.svg
 """
@@ -134,6 +136,23 @@ def run_table(runs: Runs) -> str:
     return "\n".join(lines)
 
 
+def seed_table(runs: Runs) -> str:
+    """Markdown: a row a seed of one cell; changes of choice on set I, then the mean over sets and over seeds."""
+    columns = {
+        "200 masks - 2": runs.change("sets", "masks 200", "choice"),
+        "number questions - 2 masks": runs.change("sets", "numbers", "choice"),
+        "200 masks - number questions": runs.change("sets", "masks 200", "choice", "numbers"),
+    }
+    by_set = [np.array([change.mean(1) for change in changes]) for changes in columns.values()]
+    rows = {name: [one[place] for one in by_set] for place, name in enumerate(runs.names)}
+    rows |= {"over sets": [one.mean(0) for one in by_set], "over seeds": [one.mean(1) for one in by_set]}
+    lines = ["| set I, choice | " + " | ".join(columns) + " |", "|---" * 4 + "|"]
+    for name, values in rows.items():
+        cells = ["{:+.3f} ({:.3f} to {:.3f})".format(*t_interval(one)) for one in values]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def figure(runs: Runs) -> str:
     """SVG: the effects on the primary outcome, and the response of every run against its accuracy on its own kinds."""
     from matplotlib.figure import Figure
@@ -175,7 +194,8 @@ def main() -> None:
     options = parser.parse_args()
     runs = load(options.folder)
     print(f"{len(runs.names)} runs, {runs.facts[0]['tokens'] / 1e6:.1f} M tokens each\n")
-    print(run_table(runs) + "\n\n" + effect_table(runs))
+    one_cell = len({tuple(levels) for levels in runs.levels.tolist()}) == 1
+    print(run_table(runs) + "\n\n" + (seed_table(runs) if one_cell else effect_table(runs)))
     if options.figure:
         options.figure.write_text(figure(runs), encoding="utf-8")
 

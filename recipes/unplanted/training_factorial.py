@@ -9,13 +9,15 @@
    for `--seconds`; the smaller gets the same number of steps (`--steps`), so every run has the same token budget.
 3. Checkpoint rule: of the weights after 80, 90 and 100 % of the steps those with the lowest NELBO on 64 fresh rows of
    the run's own mixture. The response is never used.
-4. `--measure` asks each model the questions of unfamiliar_words.py: set I (unlisted words of new kinds), the run's own
+4. `--size tiny --runs ...` trains cells at the size of tiny-llada (4.46 M parameters) with its rows, step and rate.
+5. `--measure` asks each model the questions of unfamiliar_words.py: set I (unlisted words of new kinds), the run's own
    kinds with words that no few-shot document has, and a word of an own kind among words of a new one, with 2 masks,
    200 masks, and number questions in the masks' place. training_effects.py makes the effects and the figure.
 
     python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size large --seconds 450  # H200
     python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size small --steps N
     python recipes/unplanted/training_factorial.py --english english.npy --out OUT --runs ppmmmp2 pmmppp1 --steps N
+    python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size tiny --runs ppmmmp{10,11,12}
     python recipes/unplanted/training_factorial.py --measure --out OUT                                   # 5 s a model
     python recipes/unplanted/training_factorial.py --english english.npy --out OUT --size small --toy           # a CPU
 """
@@ -44,8 +46,9 @@ from maskwise.models import LLaDAModelLM
 from maskwise.support.randomness import seed_of, torch_generator
 from maskwise.tasks.words import Words, load_words, split_words
 from stacked import PACKED, Stack
-from tiny_step import TOY, Size, layers_of, make_net, mask_answers, weighted_loss
-from train_tiny import Rows, batches
+from tiny_step import KINDS, TOY, Size, layers_of, make_net, mask_answers, weighted_loss
+from tiny_step import SIZES as ZOO_SIZES
+from train_tiny import STEP_TOKENS, Rows, batches
 from unfamiliar_sets import load_sets
 from unfamiliar_words import Source, Study, Tails, at, run_study, set_sources
 
@@ -62,12 +65,11 @@ Levels = tuple[int, ...]
 NEAREST: Levels = (1, 1, -1, -1, -1, 1)
 REPEATED: tuple[Levels, ...] = (NEAREST, (1, -1, -1, -1, 1, -1), (1, 1, -1, 1, -1, -1))
 REPEATS = {1: 1, -1: 2}  # further seeds of a repeated cell, by the level of F
-SIZES = {"large": Size(512, 6, 8, 832), "small": Size(128, 6, 2, 352)}
+SIZES = {"large": Size(512, 6, 8, 832), "small": Size(128, 6, 2, 352), "tiny": ZOO_SIZES["256x6"]}
 FEW_KINDS, FEW_WORDS = ("animal", "object", "verb", "adjective"), 115  # 460 words; forty_kinds.json has 480
 PROSE = {1: 0.6, -1: 0.2}
 FEW_SHOT_SHARE = 0.75  # of what is not prose; the rest are words with their kinds
 CAUSAL_SHARE = 0.3
-RATE = 3e-3
 CHECKPOINTS = (0.8, 0.9, 1.0)
 OWN_PAIRS = 6
 
@@ -93,12 +95,14 @@ class Scale:
 
     phases: tuple[tuple[float, int], ...]  # (from this share of the steps on, rows of so many tokens)
     step_tokens: int
-    workers: int  # for each of four mixtures
+    workers: int  # for each mixture
     checked: int  # rows of a checkpoint's NELBO
     questions: int  # a set
+    rate: float = 3e-3  # the peak
 
 
 REAL = Scale(((0.0, 384), (0.5, 768)), 24576, 3, 64, 200)
+TINY = Scale(KINDS["tiny-llada"].phases, STEP_TOKENS, 12, 64, 200, KINDS["tiny-llada"].rate)
 SMALL = Scale(((0.0, 64), (0.5, 128)), 512, 0, 4, 6)
 
 
@@ -203,7 +207,7 @@ class Course:
         self.runs, self.scale, self.tokenizer = runs, scale, load_zoo_tokenizer()
         self.device = torch.device("cuda" if torch.cuda.is_available() and not toy else "cpu")
         self.shape, self.seed = (TOY if toy else SIZES[size]), seed
-        self.stack = Stack([self.new_net(run) for run in self.runs], RATE, self.device)
+        self.stack = Stack([self.new_net(run) for run in self.runs], scale.rate, self.device)
         self.supply = Supply(english, self.runs, scale, seed, self.device)
         lines = [self.tokenizer.decode([one]).endswith("\n") for one in range(len(self.tokenizer))]
         ends = torch.tensor(lines, device=self.device)
@@ -268,7 +272,7 @@ class Course:
 
 
 def train(options: argparse.Namespace) -> None:
-    began, scale = time.monotonic(), SMALL if options.toy else REAL
+    began, scale = time.monotonic(), SMALL if options.toy else TINY if options.size == "tiny" else REAL
     english = read_english_ids(options.english, load_zoo_tokenizer())
     runs = causal_first([run_named(name) for name in options.runs]) if options.runs else design(options.size)
     course = Course(options.size, runs, english, scale, options.toy, options.seed)
@@ -368,7 +372,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--english", type=Path, help="prose: .txt, .xz, or .npy made by corpus.py")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--size", choices=["large", "small"], default="large")
+    parser.add_argument("--size", choices=SIZES, default="large", help="tiny is for --runs")
     parser.add_argument("--runs", nargs="+", metavar="NAME", help="train these runs of one size, not the design")
     parser.add_argument("--seconds", type=float, default=450, help="of the training, where --steps is not given")
     parser.add_argument("--steps", type=int, default=0)
@@ -379,6 +383,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         measure(options)
+    elif options.size == "tiny" and not options.runs:
+        parser.error("no cell of the design has the size tiny: name its runs with --runs")
     else:
         train(options)
 

@@ -99,9 +99,9 @@ def recall_lines(words: RecallWords, documents: int, most_pairs: int, draws: Dra
     first = draws.random(documents) < ASKED_FIRST
     parts = []
     for document in range(documents):
-        output = np.arange(pairs[document])
-        again = draws.permutation(output)[: asked[document]]
-        parts.append(np.concatenate([again, output] if first[document] else [output, again]))
+        listed = np.arange(pairs[document])
+        again = draws.permutation(listed)[: asked[document]]
+        parts.append(np.concatenate([again, listed] if first[document] else [listed, again]))
     sizes = pairs + asked
     owner = np.repeat(np.arange(documents), sizes)
     line, place = np.concatenate(parts), np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner]

@@ -342,9 +342,13 @@ def main() -> None:
         for phantom in given.phantoms:
             opened_phantom = open_model(BASE, "float32", adapter=phantom)
             results[f"{phantom.name}:phantom"] = examine(opened_phantom, given.toy, given.questions)
-        for job, found in zip(jobs, tuned, strict=True):
-            results[job.name] = found
-            replace_file(given.out / "cures.json", [json.dumps(results)])
+        try:
+            for job, found in zip(jobs, tuned, strict=True):
+                results[job.name] = found
+                replace_file(given.out / "cures.json", [json.dumps(results)])
+        except Exception:
+            pool.shutdown(cancel_futures=True)  # else the jobs that wait would all run before the error is shown
+            raise
     print(table(results), flush=True)
 
 

@@ -59,8 +59,8 @@ def labelled(words: Words, draws: random.Random) -> Pair:
     if draws.random() < IN_BLOCKS:
         lines.sort(key=lambda line: kinds.index(line[0]))
     asked = draws.choice(sorted({kind for kind, _ in lines}))
-    output = {word for _, word in lines}
-    word = draws.choice([word for word in words[asked] if word not in output] or words[asked])
+    shown = {word for _, word in lines}
+    word = draws.choice([word for word in words[asked] if word not in shown] or words[asked])
     text = "".join(f"Word: {word}\nLabel:[{letters[kind]}{LINE_END}" for kind, word in lines)
     return {"prompt": f"{text}Word: {word}\nLabel:[", "answer": f"{letters[asked]}]."}
 
@@ -88,8 +88,8 @@ def gap(words: Words, draws: random.Random, count: Callable[[str], int]) -> str:
 
 def with_gap(pair: Pair, text: str) -> Pair:
     """A labelled document with other lines before its question."""
-    output, asked = pair["prompt"].rsplit(LINE_END, 1)
-    return {**pair, "prompt": output + LINE_END + text + asked}
+    context, asked = pair["prompt"].rsplit(LINE_END, 1)
+    return {**pair, "prompt": context + LINE_END + text + asked}
 
 
 def only_gap(pair: Pair, text: str) -> Pair:

@@ -293,6 +293,7 @@ def test_a_search_is_a_row_of_the_table_of_runs_and_a_part_of_a_model_card(whole
     assert runs_in([folder.parent]) == [folder]
     search = read_search(folder)
     assert problem_of_output(json_object(search.manifest), SearchManifest) is None
+    assert [search.number(value, signed=True) for value in (-0.162, 0.0, 0.1)] == ["−0.162", "0.000", "+0.100"]
     (row,) = search_table([search]).rows
     texts = [cell.text for cell in row]
     best = max(found["confirmed"], key=lambda row: row["quality"]["mean"])

@@ -35,8 +35,9 @@ def searched(tmp_path):
     request = prepare(QUESTIONS, function=grade, templates=tmp_path / "own.yaml", canvases="fixed,growing", **SPACE)
     tokenizer = shipped_tokenizer()
     model = tiny_llada(tokenizer=tokenizer, vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
-    ask = SettingEvaluator(model, every_setting(request), request.questions, request.quality, None, tmp_path,
-                           0, "passes", lambda count: None, Crew())  # fmt: skip
+    ask = SettingEvaluator(
+        model, every_setting(request), request.questions, request, None, tmp_path, lambda count: None, Crew()
+    )
     plan = make_plan(len(request.settings), len(request.questions))
     found = run_search(request, ask, plan, lambda what, total: None)
     costs = {"cost": "", "passes": 0, "seconds": 0.0, "device": "cpu", "folder": str(tmp_path)}

@@ -12,7 +12,6 @@ from maskwise.advice.selection import (
     FEWEST_HELD,
     FINALISTS,
     Confirmation,
-    Interval,
     Plan,
     Round,
     confirm,
@@ -23,6 +22,7 @@ from maskwise.advice.selection import (
     paired_intervals,
     survivors,
 )
+from maskwise.records.search import MeanInterval
 from maskwise.support.randomness import numpy_generator
 
 
@@ -192,7 +192,11 @@ def test_where_nothing_differs_a_setting_is_named_only_after_enough_questions():
     many = confirm(np.ones((3, needed)), np.array([3.0, 1.0, 2.0]))
     assert many.best == many.fastest_within(0.03) == 1
     nats = confirm(np.zeros((2, 30)) - 1.5, np.ones(2))
-    assert nats.difference(0, 1) == Interval(0.0, None, None) and nats.winner is None and nats.best is None
+    assert (
+        nats.difference(0, 1) == MeanInterval(mean=0.0, low=None, high=None)
+        and nats.winner is None
+        and nats.best is None
+    )
     assert nats.questions_to_decide(0.03) is None
 
 

@@ -114,9 +114,9 @@ def test_a_model_with_blocks_of_its_own_searches_those_and_what_divides_them():
 
 
 def test_the_threshold_that_the_probe_confidence_advises_is_taken_by_advise_and_by_generate():
-    measured = {"threshold": 0.63, "verified": 0.92, "verified_low": 0.84, "verified_high": 0.97, "verified_on": 32}
+    measured = {"threshold": 0.63, "verified": 0.95, "verified_low": 0.91, "verified_high": 0.97, "verified_on": 32}
     line = threshold_advice({**measured, "above": 0.68})
-    rules = tuple(re.search(r"maskwise advise --rules (\S+)", line)[1].split(","))
+    rules = tuple(re.search(r"maskwise advise --rules ([^\s)]+)", line)[1].split(","))
     found = settings_in(SearchSpace(max_new_tokens=8, blocks=(8,), rules=rules))
     (one,) = [setting for setting in found if setting.options.rule == "threshold"]
     assert one.options.parameters == {"tau": 0.63}

@@ -24,6 +24,17 @@ WRONG = {
     "generate tiny-llada Once upon a time": "put a text of several words in quotes",
     "generate tiny-llada hi --out traces.csv": "traces.csv would hold JSON lines: name a .jsonl file",
     "score tiny-llada --data data.xlsx": "data.xlsx is not UTF-8 text but an Excel workbook or a zip archive: save",
+    "score tiny-llada --data wide.jsonl": "wide.jsonl is not UTF-8 text but UTF-16 text: save it in the encoding UTF-8",
+    "score tiny-llada --data old.jsonl --method exact": "old.jsonl is not UTF-8 text: save it in the encoding UTF-8",
+    "score tiny-llada --data old.jsonl --method exact --samples 4": "--method exact draws nothing: leave --samples out",
+    "toy --epochs 3": "--epochs: the length of a training is given in --steps (tune, train)",
+    "generate tiny-llada hi --threshold 0.9": "use --parameter threshold=0.9",
+    "models tiny-llada tiny-dream": "(tiny-dream): leave it out, or put",
+    "generate tiny-llada hi --forbid-end --early-stop": "so early_stop has no effect: leave one out",
+    "generate tiny-llada hi --top-p 0": "top_p 0.0 is out of range: it must be over 0 and at most 1",
+    "generate tiny-llada hi --parameter tau=0.8 --parameter tau=0.9": "parameter tau is given twice",
+    "tune tiny-llada --preset quick --clip inf": "--clip is inf: it must be a finite number",
+    "tune tiny-llada --preset quick --lora-dropout 1": "--lora-dropout is 1.0: it must be at least 0, below 1",
     "score tiny-llada --data notes": "cannot read notes: Is a directory; give a file, not a folder",
     "advise tiny-llada --exact -n 8 --blocks 3": "--blocks 3 do not divide 8 tokens: give sizes that do",
     "generate tiny-llada hi --rule bets": "unknown unmasking strategy 'bets'",
@@ -53,6 +64,9 @@ WRONG = {
     "score tiny-llada --data missing.jsonl --masks two": "Invalid value for '--masks'",
     "generate tiny-llada hi -n -3": "max_new_tokens -3 leaves nothing to generate",
     "generate tiny-llada hi --block 0": "block 0 holds no token",
+    "generate tiny-llada hi -n 4 --block 3": "block 3 does not divide max_new_tokens 4",
+    "cures tiny-qwen": "tiny-qwen is autoregressive: it has no masks",
+    "diagnose tiny-llada --adapter tiny-dream": "tiny-dream is an embedded model: name it as the model",
     "score tiny-llada --data missing.jsonl --samples 0": "'--samples'",
     "tune tiny-llada --data missing.jsonl": "there is no data file missing.jsonl",
     "tune tiny-llada --data missing.jsonl --steps 0": "steps is 0: it must be at least 1",
@@ -107,6 +121,7 @@ WRONG = {
     "advise tiny-llada --pattern '([ABC]'": "does not compile",
     "advise tiny-llada --pattern zebra": "never matches its own answers",
     "advise tiny-llada --exact --pattern x": "exclude each other",
+    "advise tiny-llada --exact-match --pattern x": "exclude each other",
     "advise tiny-llada --function nosuch:is_right": "cannot be imported",
     "advise tiny-llada --function is_right": "write it as MODULE:NAME",
     "advise tiny-llada --data missing.jsonl": "say how answers are judged: --exact, --pattern",
@@ -115,9 +130,27 @@ WRONG = {
     "compare tiny-llada tiny-dram": "did you mean tiny-dream?",
     "cures --points 0": "--points must be at least 1",
     "report nowhere": "nowhere is not a run folder",
+    "report tiny-llada": "run maskwise diagnose first, and give the folder it writes",
+    "run-card tiny-llada": "run maskwise diagnose first, and give the folder it writes",
+    "report notes notes": "notes is named twice: name each folder once",
+    "diagnose --probes mask-count,mask-count": "the probe mask-count is named twice",
+    "compare run-a run-b --points 50": "--points is for models: leave it out, run folders are compared as they are",
+    "compare run-a run-b --quick": "--quick is for models",
+    "compare run-a run-b --device cuda": "--device is for models",
+    "reproduce tiny-llada --data old.jsonl": "brings its own questions: leave --data out",
+    "tune tiny-llada --data mute.jsonl --steps 4 --warmup 4": "--warmup 4 is not shorter than --steps 4: lower it",
+    "generate tiny-llada hi --tau 0.8": "--tau: use --parameter tau=0.8",
+    "report README.md": "nor does it hold any: give the folder that maskwise diagnose wrote",
+    "score tiny-llada --data mute.jsonl": "mute.jsonl line 1 has an answer of no tokens",
+    "generate tiny-llada hi --device-map cuda": "use auto, or --device cuda for one GPU",
     "export tiny-llda --out out": "did you mean tiny-llada?",
     "convert tiny-qwn --out out": "did you mean tiny-qwen?",
     "verify nosuch": "no model 'nosuch'",
+    "verify tiny-llada": "tiny-llada has no original code to compare with (no auto_map in config.json)",
+    "verify model": "model has no original code to compare with",
+    "export tiny-llada --out new": "tiny-llada has no adapter, so there is nothing to merge: give one with --adapter",
+    "export model --out new": "model has no adapter",
+    "export GSAI-ML/LLaDA-8B-Base --out new": "GSAI-ML/LLaDA-8B-Base has no adapter",
 }
 CODE = """
 import json, shlex, sys, time
@@ -143,8 +176,14 @@ def answers(tmp_path_factory) -> dict[str, list]:
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text("{}")
     (folder / "notes").mkdir()
+    for run in ("run-a", "run-b"):
+        (folder / run).mkdir()
+        (folder / run / "manifest.json").write_text("{}")
     (folder / "README.md").write_text("# A model\nThis is no card: it is: prose\n")
+    (folder / "mute.jsonl").write_text('{"prompt": "a", "answer": ""}')
     (folder / "data.xlsx").write_bytes(b"PK\x03\x04\xff\xfe")
+    (folder / "wide.jsonl").write_text('{"prompt": "ä"}', encoding="utf-16")
+    (folder / "old.jsonl").write_text('{"prompt": "ä"}', encoding="latin-1")
     done = subprocess.run(
         [sys.executable, "-c", CODE], input=json.dumps(list(WRONG)), capture_output=True, text=True, cwd=folder
     )

@@ -104,4 +104,4 @@ def test_lm_eval_scores_and_generates_as_the_model_itself_does(model):
 
 def test_verify_refuses_a_checkpoint_that_carries_no_code(tmp_path):
     done = called("verify", save_masked_lm(tmp_path / "model", "Bert"))
-    assert done.exit_code == 2 and "no code of its own" in done.output
+    assert done.exit_code == 2 and "no original code to compare with" in done.output

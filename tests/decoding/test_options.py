@@ -109,6 +109,9 @@ def test_wrong_options_are_one_line_and_wait_for_no_torch():
     assert done.returncode == 0, done.stderr
     strategy, parameter, canvas, value, top_k = done.stdout.splitlines()
     assert strategy.startswith("maskwise: unknown unmasking strategy 'best': choose one of random, low-confidence, ")
-    assert parameter == "maskwise: the strategy threshold has no parameter 'gamma': choose one of tau, threshold"
+    assert (
+        parameter
+        == "maskwise: the strategy threshold has no parameter 'gamma': entropy-bound has it, give --rule entropy-bound"
+    )
     assert "unknown canvas 'oil'" in canvas and "top_k 0" in top_k
     assert value == "maskwise: tau of the strategy klass is 2.0: it must be between 0 and 1"

@@ -38,7 +38,7 @@ def test_a_strategy_of_ones_own_is_a_value_and_touches_no_other_file():
     assert single.order == [2, 1, 0, 5, 4, 3]
     with pytest.raises(UserError, match="strategy right-to-left decides itself"):
         mw.generate(model, [prompt], 6, rule=RIGHT_TO_LEFT, steps=3)
-    with pytest.raises(UserError, match="right-to-left has no parameter 'tau': choose one of width"):
+    with pytest.raises(UserError, match="right-to-left has no parameter 'tau': threshold and klass have it"):
         mw.generate(model, [prompt], 6, rule=RIGHT_TO_LEFT, parameters={"tau": 1})
 
 
@@ -99,6 +99,8 @@ def test_parameters_are_written_with_their_values():
     for wrong in ("tau", "tau=high", "="):
         with pytest.raises(UserError, match="is not a parameter and its value"):
             parse_parameters([wrong])
+    with pytest.raises(UserError, match="parameter tau is given twice: leave one out"):
+        parse_parameters(["tau=0.8", "tau=0.9"])
 
 
 def test_parameters_have_their_published_names_as_keywords():

@@ -34,17 +34,17 @@ LEVELS = (
 
 # What a count may be at most. Where the goal is not reached yet, the limit is today's count: lower it with the count.
 LIMITS = {
-    "lines of src": 50_100,  # goal: below 34,000; docs/architecture.md, "Size", says what came in
+    "lines of src": 48_150,  # goal: below 34,000; docs/architecture.md, "Size", says what came in
     "files in one folder": 20,
     "lines of the longest function body": 60,
     "lines of the longest file": 380,
-    "format exceptions": 92,
+    "format exceptions": 72,
     "circular imports": 0,
     "upward imports": 0,
     "type names defined twice": 0,
     "file names used twice": 1,  # model.py: lm_eval's is an entry point, by which stale installs still look for it
     "string keys of records": 8,  # those of outside formats
-    "dict[str, Any] annotations": 185,  # goal: those of outside formats alone
+    "dict[str, Any] annotations": 180,  # goal: those of outside formats alone
 }
 RECORDS = {"record", "entry", "score", "claim", "summary", "manifest"}  # names of values that are structs or become so
 FILES_WITHOUT_LIMIT = "maskwise/probes/library"  # one file per probe

@@ -156,7 +156,7 @@ def test_points_are_questions_then_orders_and_parts_are_examples():
     assert len({tuple(examples) for examples, _ in pairs}) == 3 and all(len(examples) == 6 for examples, _ in pairs)
     assert len({(tuple(examples), test) for examples, test in pairs}) == 3 * count  # each question in every order
     tokenizer = asker.tokenizer
-    for item in example_items(asker, episode, 3, ("right", "middle", "left"), [4], set()):
+    for item in example_items(asker, episode, 3, ("right", "middle", "left"))([4], set()):
         examples, test = drawn(episode, 3, 4)
         place = {"right": 6, "middle": 3, "left": 0}[item.condition["question"]]
         questions = [*examples[:place], test, *examples[place:]]
@@ -167,13 +167,13 @@ def test_points_are_questions_then_orders_and_parts_are_examples():
         assert item.prompt.parts[item.prompt.row] == place and item.prompt.ids[item.prompt.row] == 1
         assert item.answer == test.letter
     causal, _ = asker_and_episode(mask_id=None)
-    item = next(example_items(causal, episode, 3, ("right",), [4], set()))
+    item = next(example_items(causal, episode, 3, ("right",))([4], set()))
     assert len(item.prompt.parts) == len(item.prompt.ids) == item.prompt.row
 
 
 def test_groups_of_a_prompt_with_masks():
     asker, episode = asker_and_episode(mask_id=1)
-    item = next(mask_items("attention", asker, episode, 3, 5, [0], set()))
+    item = next(mask_items("attention", asker, episode, 3, 5)([0], set()))
     ids, row = item.prompt.ids, item.prompt.row
     assert ids[row:] == (1,) * 6 and item.condition == {"extra masks": 5} and item.prompt.masks == 6
     groups = mask_groups(tiny_llada(mask_token_id=1), item.prompt, near=4)
@@ -181,7 +181,7 @@ def test_groups_of_a_prompt_with_masks():
     shifted = mask_groups(tiny_dream(mask_token_id=1), item.prompt, near=4)
     assert shifted[row - 6 : row + 2] == [3, 2, 2, 2, 2, 0, 0, 1]
     causal, _ = asker_and_episode(mask_id=None)
-    item = next(mask_items("attention", causal, episode, 3, 5, [0], set()))
+    item = next(mask_items("attention", causal, episode, 3, 5)([0], set()))
     assert item.condition == {"extra masks": 0} and item.prompt.masks == 0
     assert mask_groups(tiny_ar(), item.prompt, near=2)[-4:] == [3, 2, 2, 0]
 

@@ -46,7 +46,7 @@ def test_no_pace_hangs_on_rounding():
 def test_the_probe_measures_a_perfect_model_at_its_ideal(name, pace):
     points = 120
     puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), points, seed=0)[name]
-    items = list(puzzle_items(TOKENIZER, name, puzzles, pace, range(points), set()))
+    items = list(puzzle_items(TOKENIZER, name, puzzles, pace)(range(points), set()))
     answers = solve(perfect_solver(puzzles), [item.prompt for item in items], name, pace, puzzles, seed=0)
     accuracy, speed = ideal(name, pace)
     accuracy = min(1.0, accuracy)  # sums of probabilities may pass one by a rounding
@@ -59,7 +59,7 @@ def test_the_probe_measures_a_perfect_model_at_its_ideal(name, pace):
 @pytest.mark.parametrize("pace", [Pace("random", 2), Pace("threshold", None, {"tau": 0.5}), Pace("remdm", 4)])
 def test_a_puzzle_is_solved_alike_alone_and_among_others(pace):
     puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), 6, seed=0)["replace"]
-    prompts = [item.prompt for item in puzzle_items(TOKENIZER, "replace", puzzles, pace, range(6), set())]
+    prompts = [item.prompt for item in puzzle_items(TOKENIZER, "replace", puzzles, pace)(range(6), set())]
     model = perfect_solver(puzzles)
     together = solve(model, prompts, "replace", pace, puzzles, seed=3)
     assert together == [solve(model, [prompt], "replace", pace, puzzles, seed=3)[0] for prompt in prompts]
@@ -84,8 +84,8 @@ def test_every_rule_is_asked_at_more_than_one_speed():
 def test_puzzles_do_not_repeat_and_finished_ones_are_not_asked_again():
     puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), 5, seed=1)["shuffle"]
     assert len({asked.ids for asked in puzzles}) == 5
-    items = list(puzzle_items(TOKENIZER, "shuffle", puzzles, Pace("random", 4), range(5), set()))
-    again = list(puzzle_items(TOKENIZER, "shuffle", puzzles, Pace("random", 4), range(5), {items[2].key}))
+    items = list(puzzle_items(TOKENIZER, "shuffle", puzzles, Pace("random", 4))(range(5), set()))
+    again = list(puzzle_items(TOKENIZER, "shuffle", puzzles, Pace("random", 4))(range(5), {items[2].key}))
     assert again == items[:2] + items[3:]
 
 

@@ -116,7 +116,7 @@ def test_the_page_shows_them(run, tmp_path):
         "Do distant masks become alike?",
         "How much do two masks know of each other?",
         "In which order does it write?",
-        "What does speed cost where tokens hang together?",
+        "What does speed cost if tokens depend on each other?",
     ):
         assert title in page
     # A model of random weights solves nothing, and two pieces prove little; the page says both.

@@ -224,11 +224,38 @@ def test_voting_cannot_gain_where_right_at_some_step_is_right_at_the_end():
     shown = SimpleNamespace(entries=lambda probe: [entry])
     line = vote_advice(shown)
     assert line.startswith("what to do: do not vote over the steps (--vote): every question that was right after some")
-    assert "voting cannot gain on them; on others by at most +13.9\u00a0points" in line
+    assert "voting cannot gain on them; on other questions, voting could gain at most 13.9 points" in line
     _, do = _last_steps(shown)
-    assert do.startswith("decode to the end: later steps made 0\u00a0% of 20 questions right that were wrong before")
-    assert "(95 % upper bound 12\u00a0%); 20 questions are too few to advise fewer steps (--steps)" in do
+    assert do.startswith("decode to the end: no question gained from later steps, up to 12\u00a0% could (20 quest")
+    assert re.search(r"ask (\d+) questions: --probes trajectory --points \1$", do)
+    entry.measures.update(gained=0.05, gained_high=0.211)
+    _, do = _last_steps(shown)
+    assert do.startswith("decode to the end: 5\u00a0% of the questions gained from later steps, up to 21\u00a0% could")
     assert "fewer will do" not in PROBE.sections[0].how_to_read
+
+
+def test_the_interval_of_a_chance_above_zero_is_no_narrower_than_that_of_none():
+    """One of 20 questions with a chance of 1/8: Student's interval was 0 to 1.9 %, that of no chance 0 to 13.9 %."""
+
+    def measured(answers):
+        same = {
+            "model": "",
+            "probe": "",
+            "task": "embedded",
+            "condition": {},
+            "masks": 8,
+            "predicted": "",
+            "answer": "",
+        }
+        looks = [[0] * 8] * 19 + [answers]
+        found = [{"answers": one, "right": 0, "voted": 1, "changed": 0} for one in looks]
+        records = [Record(**same, point=n, correct=True, evidence=one) for n, one in enumerate(found)]
+        return looked_measures(Entry(condition={}, masks=8, n=20, accuracy=1.0, low=0.8, high=1.0), records)[0].measures
+
+    none, once = measured([0] * 8), measured([0, 1, 0, 0, 0, 0, 0, 0])
+    assert none["lost_chance"] == 0 and once["lost_chance"] == pytest.approx(1 / 160)
+    assert once["lost_chance_high"] >= none["lost_chance_high"] == none["lost_high"]
+    assert once["lost_excess_low"] < -0.05 and once["lost_excess_high"] > 0.05
 
 
 def test_a_gain_of_voting_in_one_of_six_conditions_is_judged_by_holms_procedure():
@@ -264,6 +291,7 @@ def test_more_points_ask_more_questions_of_probes_that_are_named():
 
     own = chosen_settings(probes="trajectory,calibration", points=60).parameters
     assert own["trajectory"]["questions"] == 60
+    assert chosen_settings(probes="trajectory", points=240).parameters["trajectory"]["questions"] == 240
     assert own["calibration"] == FULL.parameters["calibration"]  # its questions are counted per task
     assert chosen_settings(probes="trajectory", points=4).parameters == chosen_settings("full", points=60).parameters
 
@@ -315,7 +343,7 @@ def test_each_section_of_self_correction_gives_one_advice_from_measured_shares()
         assert [len(one) for one in found] == [1, 1] and found[0] != found[1]
         assert found[1][0].startswith(f"what to do: {lead}") and "our guess" not in found[1][0]
         assert "--rule remdm" in found[1][0] and "--edit 0.9" in found[1][0]
-        assert "no option masks the least likely tokens again" in found[1][0]
+        assert "maskwise has no option for least-likely re-masking" in found[1][0]
 
 
 def test_sources_whose_auroc_differs_are_named_before_the_pooled_one():
@@ -325,12 +353,13 @@ def test_sources_whose_auroc_differs_are_named_before_the_pooled_one():
 
     by = {"self_correction_by_source": {"embedded": source(0.85), "recall": source(0.5)}}
     first, *_, advice = seen(repair_shown(by))
-    assert first.startswith(
-        "wrong tokens drawn from the model differ by source: AUROC 85\u00a0% (75 to 95\u00a0%) on emb"
+    assert first == (
+        "it spots wrong tokens drawn from the model on embedded with AUROC 85\u00a0% (75 to 95\u00a0%) but not on "
+        "recall with AUROC 50\u00a0% (40 to 60\u00a0%); guessing is 50 %"
     )
     assert "use it on questions like embedded and do not use it on questions like recall" in advice
     alike = {"self_correction_by_source": {"embedded": source(0.65), "recall": source(0.6)}}
-    assert "differ by source" not in seen(repair_shown(alike))[0]
+    assert not any("it spots" in line for line in seen(repair_shown(alike)))
 
 
 def gap_of(early, late):
@@ -338,33 +367,57 @@ def gap_of(early, late):
         {"share": share, "gap": gap, "gap_low": gap - 0.05, "gap_high": gap + 0.05}
         for share, gap in (("over 3/4", early), ("1/4 to 1/2", late))
     ]
-    share = {"right": 0.78, "sure": 0.75, "gap_low": -0.03, "gap_high": 0.03, "by_share": listed}
+    share = {"right": 0.78, "sure": 0.75, "gap": 0.0, "gap_low": -0.03, "gap_high": 0.03, "by_share": listed}
     return share | {"bins": [{"sure": 0.95, "right": 0.97, "low": 0.9, "high": 0.99}]}
 
 
 def test_opposite_gaps_that_cancel_are_said_in_the_heading_and_are_no_calibration():
     (line,) = _nine_of_ten(gap_of(-0.187, 0.13), "commits")
-    assert "but too low early (\u221218.7\u00a0points) and too high late (+13.0\u00a0points)" in line
-    assert line.endswith("they partly cancel in the mean")
+    assert line.startswith(
+        "97\u00a0% of commits at a confidence of 0.9 or more are right (90 to 99\u00a0%). Over commits of all"
+    )
+    assert line.endswith(
+        "confidence is 18.7 points below the share right early (over 3/4 masked) and 13.0 points above it late (1/4 to "
+        "1/2 masked)"
+    )
     verdict = _apart(gap_of(-0.187, 0.13))
-    assert "partly cancel in this mean" in verdict and "calibrated" not in verdict
+    assert "hide each other in this average" in verdict and "calibrated" not in verdict
     (level,) = _nine_of_ten(gap_of(0.01, 0.02), "commits")
     assert level.endswith("99\u00a0%)") and "calibrated on average" in _apart(gap_of(0.01, 0.02))
 
 
-def test_a_threshold_is_not_advised_where_late_commits_are_overconfident():
+def test_a_gap_that_is_shown_is_said_alone_too_and_contradicts_no_other_verdict():
+    (early,) = _nine_of_ten(gap_of(-0.175, 0.04), "commits")
+    assert early.endswith(
+        "all confidences the mean confidence is 17.5 points below the share right early (over 3/4 masked)"
+    )
+    of = gap_of(-0.133, 0.04)
+    under = _apart({**of, "gap": -0.07, "gap_low": -0.12, "gap_high": -0.02})
+    assert "underconfident on average, by 5 points or more not shown" in under
+    assert under.endswith("(confidence minus share right: \u22127.0\u00a0points (\u221212.0 to \u22122.0))")
+    assert "75\u00a0%, underconfident on average (conf" in _apart(
+        {**of, "gap": -0.1, "gap_low": -0.14, "gap_high": -0.06}
+    )
+    assert "not shown to be over- or under" in _apart({**of, "gap": -0.05, "gap_low": -0.11, "gap_high": 0.01})
+
+
+def test_a_threshold_is_not_advised_before_nine_of_ten_is_shown_or_where_late_commits_are_overconfident():
     measured = {"threshold": 0.63, "verified": 0.92, "verified_low": 0.84, "verified_high": 0.97, "verified_on": 32}
     early, late = gap_of(-0.1, 0.192)["by_share"]
     withheld = threshold_advice({**measured, "above": 0.68}, late)
-    assert withheld.startswith("what to do: do not decode with --rule threshold before you have compared it")
-    assert "+19.2\u00a0points (14.2 to 24.2)" in withheld and "the target is nine of ten right" in withheld
-    advised = threshold_advice({**measured, "above": 0.68}, early)
+    assert withheld.startswith(
+        "what to do: compare the candidate tau=0.63 on your questions before you use it (maskwise"
+    )
+    assert "+19.2\u00a0points (14.2 to 24.2)" in withheld and "nine of ten is not yet shown" in withheld
+    level = threshold_advice({**measured, "above": 0.68}, {**late, "gap_low": -0.02})
+    assert level.startswith("what to do: compare the candidate tau=0.63") and "late commits" not in level
+    advised = threshold_advice({**measured, "verified_low": 0.91, "above": 0.68}, early)
     assert advised.startswith(
-        "what to do: decode with --rule threshold --parameter tau=0.63; the target is nine of ten"
+        "what to do: decode with --rule threshold --parameter tau=0.63. 92\u00a0% of the predictions"
     )
-    assert (
-        "92\u00a0% were right (84 to 97\u00a0%) on 32 other sequences" in advised and "68\u00a0% of the pos" in advised
-    )
+    assert "nine of ten is shown" in advised and "68\u00a0% of the masked positions are that confident" in advised
+    missed = threshold_advice({**measured, "verified": 0.8, "verified_high": 0.88, "above": 0.68})
+    assert missed.startswith("what to do: ask more questions") and "nine of ten is not reached" in missed
 
 
 def skill_records(right, condition="rule"):

@@ -85,7 +85,7 @@ def test_pieces_of_text_become_gaps():
     assert len(pieces) == 5 and all(len(piece) == 18 for piece in pieces)
     assert cut_text(tokenizer, "too short", gap.length, 5) == []
     asker, asked = Asker(tokenizer, tokenizer.mask_token_id, 0), conditions((1, 6, 9), gap)
-    items = list(gap_items(asker, "marginals", pieces, gap, asked, 1, range(2), set()))
+    items = list(gap_items(asker, "marginals", pieces, gap, asked, 1)(range(2), set()))
     assert [item.condition for item in items[:4]] == [
         {"suffix": "none", "distance": 1},
         {"suffix": "none", "distance": 6},
@@ -99,7 +99,7 @@ def test_pieces_of_text_become_gaps():
         assert row == 8 + item.condition["distance"] - 1
         assert item.prompt.ids[14:] == (piece[14:] if item.condition["suffix"] == "visible" else ())
     done = {items[0].key}
-    assert len(list(gap_items(asker, "marginals", pieces, gap, asked, 1, range(2), done))) == 7
+    assert len(list(gap_items(asker, "marginals", pieces, gap, asked, 1)(range(2), done))) == 7
     frequencies = text_frequencies(tokenizer, text, len(tokenizer))
     assert float(frequencies.sum()) == pytest.approx(1)
     wrapped = text.replace(" and ", "\nand\n\n")  # how a file breaks its lines changes neither pieces nor frequencies
@@ -138,7 +138,7 @@ def test_the_probes_pairs_begin_at_the_first_mask_and_do_not_depend_on_the_batch
     model = tiny_llada(vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
     pieces = cut_text(tokenizer, "Ships sail in any weather, and some come home late. " * 9, 20, 2)
     asker, asked = Asker(tokenizer, model.mask_id, 0), [{"distance": 1}, {"distance": 3}]
-    items = list(gap_items(asker, "total-correlation", pieces, Gap(8, 8, 4), asked, 0, range(2), set()))
+    items = list(gap_items(asker, "total-correlation", pieces, Gap(8, 8, 4), asked, 0)(range(2), set()))
     assert [item.condition["distance"] for item in items] == [
         1,
         3,

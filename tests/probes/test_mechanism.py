@@ -25,7 +25,7 @@ from maskwise.probes.extra_tokens import (
     with_extra,
 )
 from maskwise.probes.few_shot import few_shot_items
-from maskwise.probes.library.mechanism import PROBE, items, sentence
+from maskwise.probes.library.mechanism import PROBE, changed_items, sentence
 from maskwise.probes.paths import BASELINE, FILLERS, MASKS, condition_of, conditions, mechanism, path_of
 from maskwise.probes.probe import Asker, Variant
 from maskwise.probes.summary import summarise
@@ -169,7 +169,8 @@ def test_prompts_are_those_of_mask_count_and_fillers_stand_where_masks_do():
     asker = Asker(tokenizer, tokenizer.mask_token_id, filler_id(tokenizer, "."))
     episode = draw(TASKS[0], load_words(), 2, 4, 2)
     found = {
-        condition_text(item.condition): item.prompt for item in items(asker, episode, conditions((20,)), [1], set())
+        condition_text(item.condition): item.prompt
+        for item in changed_items(asker, episode, conditions((20,)))([1], set())
     }
     variants = [Variant("mask-count", {"masks": k}, open=True, masks=k) for k in (2, 20)]
     two, many = (item.prompt for item in few_shot_items(asker, lambda point: episode, variants, [1], set()))

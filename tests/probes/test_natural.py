@@ -48,7 +48,7 @@ def test_items_hold_masks_or_fillers_after_the_masked_word():
     dot = tokenizer.convert_tokens_to_ids(".")
     asker = Asker(tokenizer, tokenizer.mask_token_id, dot)
     passage = "The lamp stood on the table"
-    items = list(text_items(asker, [(passage, 22)], conditions([0, 3], causal=False), [0], set()))
+    items = list(text_items(asker, [(passage, 22)], conditions([0, 3], causal=False))([0], set()))
     ends = {(i.condition["after"], i.condition["count"]): i.prompt.ids[i.prompt.row :] for i in items}
     mask = tokenizer.mask_token_id
     assert ends == {
@@ -62,4 +62,4 @@ def test_items_hold_masks_or_fillers_after_the_masked_word():
         assert item.answer == tokenizer.decode([item.prompt.answer_id]) and "table".startswith(item.answer.strip())
         assert item.prompt.masks == item.prompt.ids.count(mask)
     done = {item.key for item in items[1:]}
-    assert [i.key for i in text_items(asker, [(passage, 22)], conditions([0, 3], False), [0], done)] == [items[0].key]
+    assert [i.key for i in text_items(asker, [(passage, 22)], conditions([0, 3], False))([0], done)] == [items[0].key]

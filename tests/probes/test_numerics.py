@@ -29,12 +29,16 @@ from maskwise.probes.numeric_settings import (
     drawn_settings,
     single_settings,
 )
+from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
+from maskwise.probes.text import load_text
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose
+from maskwise.runs.settings import chosen_settings
 from maskwise.scoring.flips import Flips, run_noise
 from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.words import load_words
 
 SETTINGS = with_parameters(
     replace(SMALL, probes=("numerics",), points=2),
@@ -82,7 +86,9 @@ def test_the_section_says_what_two_runs_may_differ_by_and_what_to_do(folder):
     assert re.match(r"(up to )?\d of 4 one-pass answers changed \(too few to say\) and ", lines[0])
     assert lines[0].endswith("generations changed (too few to say) with half precision emulated on a CPU")
     assert "too few to bound numerical noise in bfloat16 on this machine (a CPU: emulated)" in lines[1]
-    exact = "--exact, repeated in another order: 0 of 4 one-pass answers changed, 0 of 2 generations changed"
+    exact = (
+        "--deterministic, asked twice in opposite orders: 0 of 4 one-pass answers changed, 0 of 2 generations changed"
+    )
     assert exact in lines
     assert lines[-1].startswith("what to do: ")
     drawn = {(point.series, point.x) for point in PROBE.sections[0].points(reading)}
@@ -112,12 +118,35 @@ def test_the_limit_is_the_upper_bound_that_so_many_questions_support():
     ]
     found = NumericsSummary(flips=changed, margins={}, noise=noise)
     lines = in_words(SimpleNamespace(summary=SimpleNamespace(extras={"numerics": found})))
-    one_pass = "0 of 32 one-pass answers changed (differences below 12.5 points may be noise)"
+    one_pass = "0 of 32 one-pass answers changed (noise of up to 12.5 points cannot be ruled out)"
     assert lines[0] == f"{one_pass} and up to 1 of 4 generations changed (too few to say)"
-    within = "differences below 12.5 points between two runs in bfloat16 on this machine are within numerical noise"
-    assert lines[1].startswith(f"{within} (95 % upper bound with 32 one-pass answers; 0 of them")
-    assert lines[-1].startswith("what to do: do not read a difference below 12.5 points with 32 one-pass answers")
+    none = (
+        "none of 32 one-pass answers flipped between right and wrong in the 4 runs in bfloat16 on this machine, which"
+    )
+    assert lines[1].startswith(none) and "noise of up to 12.5 points between two runs cannot be ruled out" in lines[1]
+    do = lines[-1]
+    assert do.startswith(
+        "what to do: do not attribute a difference below 12.5 points with 32 one-pass answers to the mod"
+    )
+    assert "4 generations are too few for a limit" in do and "with N = 32, if none flips, it is 12.5 points" in do
+    assert run_noise(GENERATIONS, BFLOAT16, right[:2]).below_high == 12.5
     assert not any("3.1" in line for line in lines)  # one question of 32
+    right[0, 0] = False
+    unstable = NumericsSummary(flips=changed, margins={}, noise=[run_noise(ONE_PASS, BFLOAT16, right)])
+    _, line, *_ = in_words(SimpleNamespace(summary=SimpleNamespace(extras={"numerics": unstable})))
+    assert "are within numerical noise" in line and line.startswith("1 of 32 one-pass answers flipped between")
+
+
+def test_points_of_the_named_probe_raise_both_kinds_of_answers(small):
+    """As the advice says: --probes numerics --points N."""
+    wanted = chosen_settings(probes="numerics", points=40)
+    assert wanted.parameters["numerics"]["questions"] == 40
+    asker = Asker(small.tokenizer, small.mask_id, 0)
+    for settings, per_task, generations in ((wanted, 3, 40), (chosen_settings(probes="numerics"), 2, 4)):
+        own = settings.parameters["numerics"]
+        planned = list(PROBE.units(Setup(small, asker, settings, load_words(), load_text(), {}, [], own)))
+        assert {len(unit.points) for unit in planned if unit.cost == 1} == {per_task}
+        assert {len(unit.points) for unit in planned if unit.cost > 1} == {generations}
 
 
 def test_a_run_with_exact_asks_one_prompt_at_a_time_and_changes_nothing_in_float32(small, tmp_path):

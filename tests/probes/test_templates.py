@@ -105,6 +105,9 @@ def test_the_section_leads_with_the_templates_that_the_model_can_answer(tmp_path
     (reading,) = read_all([diagnose(reader_of(*wordings), SETTINGS, tmp_path)])
     found = reading.summary.extras["templates"]
     assert found.answerable == ["choices", "items"][:able]
+    drawn = {(point.entry.condition["template"], point.series) for point in PROBE.sections[0].points(reading)
+             if point.entry.condition["effect"] != "accuracy"}  # fmt: skip
+    assert {name for name, series in drawn if series != "a new template"} == set(found.answerable)
     assert bool(found.able) == (able > 1)
     assert not any(entry.condition["questions"] == "skill" for entry in reading.entries("templates"))
     first, *lines = in_words(reading)
@@ -112,8 +115,11 @@ def test_the_section_leads_with_the_templates_that_the_model_can_answer(tmp_path
         assert first.startswith("the model is not shown to answer any of 9 templates")
         assert lines[-1].endswith("--templates FILE")
     elif able == 1:
-        assert first.startswith("of 9 templates the model can answer 'choices' alone and loses 0.0 (")
-        assert "points to masks (no variance over templates can be given); it has 6 of 6 other" in first
+        assert first.startswith(
+            "it can answer only 1 of 9 wordings ('choices') and there appended masks cost 0.0 points ("
+        )
+        assert "6 of 6 other questions are right under it" in first
+        assert first.endswith("; no variance over templates is known")
         assert lines[0].startswith("under 'choices', in points: accuracy with 2 masks 100.0 (")
         assert not any("whisker" in line for line in (*lines, PROBE.sections[0].how_to_read, PROBE.sections[0].caption))
         assert lines[-1].startswith("what to do: word your prompts as 'choices' does")
@@ -141,6 +147,19 @@ def test_a_guesser_is_seldom_called_able_under_any_template():
     ]
     found = templates_summary(records)
     assert len(found.skills) == 9 and found.answerable == []
+
+
+def test_a_letter_is_no_word_though_the_word_begins_with_it():
+    """A tokenizer may cut Croatia into C and roatia: the answer C was counted as the first token of the word."""
+
+    def record(point, predicted, answer):
+        condition = of_template("word", "mask-count", 2) | {"answer": "word"}
+        return SimpleNamespace(
+            task="t", point=point, correct=True, predicted=predicted, answer=answer, condition=condition
+        )
+
+    (found,) = templates_summary([record(0, "C", "Croatia"), record(1, "lamp", "lamp")]).effects
+    assert (found.effect, found.value, found.changes_task) == ("accuracy", 0.5, True)
 
 
 def of_template(name, kind, masks):

@@ -7,7 +7,7 @@ import torch
 from corpus import load_zoo_tokenizer
 from cure_tables import fieller
 from task_accuracy import hidden_states
-from training_effects import Runs, effects
+from training_effects import Runs, effects, seed_table
 from training_factorial import NEAREST, SMALL, Course, design, run_named, words_of
 from unfamiliar_sets import load_sets
 
@@ -40,6 +40,15 @@ def test_effects_are_those_the_changes_were_made_of():
     assert [one.value for one in found] == pytest.approx([0.3, 0, 0, 0, 0, -0.1], abs=1e-9)
     assert found[0].shown and found[5].shown
     assert found[0].over_runs == pytest.approx((0.3, 0.3), abs=1e-9)
+
+
+def test_seeds_of_one_cell_have_their_changes_over_sets_and_over_seeds():
+    few = np.zeros((12, 4, 3))
+    changes = (-1.0, -2.0, -3.0)
+    answers = [{"sets|masks 2": few, "sets|masks 200": few + one, "sets|numbers": few - 0.5} for one in changes]
+    table = seed_table(Runs(["a", "b", "c"], np.array([NEAREST] * 3), [], answers)).splitlines()
+    assert table[3] == "| b | -2.000 (-2.000 to -2.000) | -0.500 (-0.500 to -0.500) | -1.500 (-1.500 to -1.500) |"
+    assert table[-1].startswith("| over seeds | -2.000 (-4.484 to 0.484) | -0.500")
 
 
 def test_the_interval_of_a_ratio_holds_it_and_widens_where_the_lower_mean_may_be_zero():

@@ -19,5 +19,10 @@ def test_the_cpu_recipe_trains_tunes_and_tells_every_measure(tmp_path):
     result = tune(str(tmp_path / "model"), tmp_path / "pairs.jsonl", tmp_path / "adapter", settings, device="cpu")
     table = "\n".join(summary_lines(result))
     assert result["held_out"] == 6 and result["dropped"] == 0
-    for row in ("cross-entropy", "TV between 2 and 200 masks", "accuracy, 200 masks", "accuracy lost to masks"):
+    for row in (
+        "cross-entropy",
+        "TV between 2 and 200 masks",
+        "token accuracy, 200 masks",
+        "difference in token accuracy",
+    ):
         assert row in table

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace as replace_fields
 
 from helpers.asked_alone import small_model
+from helpers.checkpoints import byte_tokenizer
 from helpers.known import SMALL
 from helpers.report_runs import write_run
 from helpers.tiny import tiny_llada
@@ -129,6 +130,14 @@ def test_folder_names_differ_with_anything_that_matters():
     assert name(model, SMALL) != name(model, replace(SMALL, seed=1))
     assert name(model, SMALL).startswith("tiny-random-LLaDA-quick-")
     assert fingerprint(model) == fingerprint(tiny_llada()) != fingerprint(tiny_llada(seed=1))
+
+
+@pytest.mark.parametrize(("template", "date"), [("{{ strftime_now('%d') }}", "2026-01-01"), ("{{ 1 }}", None)])
+def test_the_date_that_a_template_is_shown_is_in_the_manifest(template, date):
+    model = tiny_llada(tokenizer=byte_tokenizer(template))
+    for chat, stated in ((True, date), (False, None)):
+        setup = Setup(model, Asker(None, model.mask_id, 0), replace(SMALL, chat=chat), {}, "", {}, [])
+        assert new_manifest(setup, command=None).settings.date == stated
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """`maskwise diagnose` as a user meets it: a checkpoint folder in, a report out; mistakes are one line."""
 
 import json
+import re
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +11,7 @@ from helpers.known import shipped_tokenizer
 from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.models.model import Model
+from maskwise.support import progress
 
 QUICK = ["--quick", "--points", "1", "--device", "cpu"]
 
@@ -90,6 +93,23 @@ def test_bad_input_is_one_line_and_nothing_is_written(checkpoint, tmp_path, argu
     last = result.stderr.splitlines()[-1]  # after the bar of the weights being loaded
     assert last.startswith("maskwise: ") and said in last and "Traceback" not in result.stderr
     assert not (tmp_path / "run").exists() and result.stdout == ""
+
+
+def test_every_model_is_looked_at_before_the_first_is_asked(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    broken = shutil.copytree(checkpoint, tmp_path / "broken")
+    file = broken / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    result = maskwise(checkpoint, broken, *QUICK, "--probes", "mask-count")
+    assert result.exit_code == 2 and "model.safetensors is corrupt or cut short" in result.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_long_run_states_its_size_and_time(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "WORTH_SAYING", 0.0)
+    result = maskwise(checkpoint, *QUICK, "--probes", "mask-count", "--batch-tokens", "5000", "--out", tmp_path / "run")
+    said = " ".join(result.stderr.split())
+    assert re.search(r"[0-9]+ answers, about 0\.[0-9]+ million tokens: about [0-9]+ minutes? at the speed of", said)
 
 
 def test_an_unknown_model_and_a_run_folder_of_another_run(checkpoint, tmp_path):

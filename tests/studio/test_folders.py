@@ -40,6 +40,14 @@ def test_the_list_has_models_and_dates_at_once_and_then_the_scores(root):
     assert of["broken"][tax] is of["damaged"][tax] is None and len(headers) <= 8
 
 
+def test_the_list_names_a_model_that_was_not_shown_to_do_the_task(root):
+    write_run(root / "random", mask_probes([0, 0, 0, 0], [0, 0, 0, 0])[:2])
+    *_, complete = listed_runs(root)
+    models = {run.name: run.model for run in complete}
+    limit = "not shown to be able to do the task: 0 of 40 right, guessing gives 33\xa0%"
+    assert models["one"] == "lab/tiny-llada" and models["random"] == f"lab/tiny-llada ({limit})"
+
+
 @pytest.mark.slow
 def test_one_run_is_shown_and_two_are_compared(root):
     assert "100 masks instead of 2" in page_of(root, "one")

@@ -117,3 +117,13 @@ def test_every_class_of_the_views_has_a_style():
     for page in (probed_view([Side("one", FOUND)]), trace_view("one", "so", TRACE, 1)):
         classes = {name for key, value in Reader(page).attributes if key == "class" for name in value.split()}
         assert {name for name in classes if f".{name}" not in css} <= {"said", "old", "of-1"}
+
+
+def test_a_question_whose_right_answer_stays_below_guessing_shows_no_loss():
+    found = dataclasses.replace(FOUND, right="B")
+    low, high = ((0, 0.01), (200, 0.01)), ((0, 0.9), (200, 0.01))
+    sentence = "this question cannot show a loss"
+    assert sentence in probed_view([Side("random", found, curve=low)])
+    assert sentence not in probed_view([Side("able", found, curve=high)])
+    typed = dataclasses.replace(FOUND, right="blue")  # guessing is not known
+    assert sentence not in probed_view([Side("random", typed, curve=low)])

@@ -36,8 +36,9 @@ def test_long_work_states_its_size_once_at_the_speed_of_the_second_batch() -> No
     """The first ten answers took 50 seconds (compilation), the next ten 5, so the other 980 take 490."""
     times, said = iter([50.0, 55.0]), []
     forecast = Forecast(1000, "1,000 answers, about 0.4 million tokens", said.append, clock=lambda: next(times))
-    for _ in range(3):
+    for count in (0, 1, 1):  # lines after each batch
         forecast.advance(10)
+        assert len(said) == count
     assert said == ["1,000 answers, about 0.4 million tokens: about 8 minutes at the speed of the second batch"]
 
 

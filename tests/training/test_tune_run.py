@@ -19,6 +19,7 @@ from helpers.same import assert_same
 from helpers.tiny import sdar_net, tiny_sdar
 from helpers.tuning import SMALL, At, assert_same_run, interrupt, run_small
 from maskwise.cli import app
+from maskwise.models.checkpoints.adapter_base import base_digest, stored_digest
 from maskwise.support.errors import UserError
 from maskwise.training.data.held_out import held_out_views, split
 from maskwise.training.data.pairs import Pair, read_pairs, tokenize_pairs
@@ -37,6 +38,7 @@ def test_a_run_leaves_an_adapter_its_settings_and_its_measures(whole, checkpoint
     stored = json.loads((out / "settings.json").read_text())
     assert stored["identity"]["settings"] == asdict(SMALL) and stored["identity"]["data"]["file"] == "pairs.jsonl"
     assert {"torch", "transformers", "peft", "accelerate", "maskwise"} == set(stored["versions"])
+    assert stored_digest(out) == base_digest([checkpoint / "model.safetensors"])  # by which a wrong base is refused
     assert json.loads((out / "result.json").read_text()) == result
     tuned, plain = mw.open(checkpoint, adapter=out), mw.open(checkpoint)
     question = ([[5, 6, 7, tuned.mask_id]], [[3]])

@@ -106,11 +106,12 @@ def advise(
         examine(model, adapter, any_base)
     if out is not None:
         make_run_folder(Path(out))
-    opened: Model | Endpoint = (
-        model
-        if isinstance(model, Endpoint)
-        else opened_model(model, dtype, place if named else device, adapter, check_weights, any_base=any_base)
-    )
+    opened: Model | Endpoint
+    if isinstance(model, Endpoint):
+        opened = model
+    else:
+        choices: Any = {"dtype": dtype, "adapter": adapter, "check_weights": check_weights, "any_base": any_base}
+        opened = opened_model(model, device=place if named else device, **choices)
     scoring = None
     if judge is not None:
         scoring = opened_model(judge, device=place if judge_named else device, check_weights=check_weights)

@@ -18,7 +18,7 @@ from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models.batch import passes as batches
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.model import Model
-from maskwise.runs.endpoint import Endpoint
+from maskwise.runs.endpoint import UNKNOWN_DTYPE, Endpoint
 from maskwise.runs.runner import arrivals, batch_budget
 from maskwise.support.randomness import numpy_generator, torch_generator
 
@@ -117,6 +117,6 @@ def decoder_of(model: Any, questions: Sequence[DecodingQuestion], settings: Sequ
 def described(model: Model | Endpoint) -> dict[str, Any]:
     """What tells the model apart, for the manifest."""
     if isinstance(model, Endpoint):
-        unknown = {"fingerprint": "not known: behind a server", "dtype": "dtype not stated"}
+        unknown = {"fingerprint": "not known: behind a server", "dtype": UNKNOWN_DTYPE}
         return {"name": model.name, **unknown, "served": model.settings.to_dict()}
     return {"name": model.name, "fingerprint": fingerprint(model), "dtype": model.dtype_name}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from maskwise.advice.search_request import SearchRequest
-from maskwise.advice.selection import NEAR, NEARER, Confirmation, Interval
+from maskwise.advice.selection import NEAR, NEARER, Confirmation
 from maskwise.advice.setting_evaluator import SearchResult
 from maskwise.records.search import (
     Advice,
@@ -15,6 +15,7 @@ from maskwise.records.search import (
     UndecidedGoal,
 )
 from maskwise.report.words.task_skill import conclusion, limit
+from maskwise.scoring.numbers import number
 from maskwise.scoring.skill import Skill
 from maskwise.tasks.episodes import CHANCE
 
@@ -69,15 +70,18 @@ def sentence(found: SearchResult, request: SearchRequest) -> str:
     confirmed, held = found.confirmation, found.plan.held
     limited = limit(_skill(found, request))
     if limited is not None and not limited.shown:
-        return _cannot_answer(limited)
+        more = "; or ask more questions" if limited.skill == "undecided" else ""
+        todo = f"What to do: {WHAT_TO_TRY}{more}."
+        return f"{conclusion(limited)} No setting is advised: no other had more right. {todo}"
     fast, winner = confirmed.fastest_within(NEAR), confirmed.winner
     parts = []
     if limited is not None:
         parts.append(_nothing_lost(limited, request))
     elif winner is not None:
         gain = confirmed.difference(winner, 0)
+        name = _name(found, winner)
         parts.append(
-            f"{_capital(_name(found, winner))} is better than the reference ({_name(found, 0)}) by "
+            f"{name[:1].upper()}{name[1:]} is better than the reference ({_name(found, 0)}) by "
             f"{amount(gain.mean, request)}{ends_of(gain, request)} on {held} questions held back, with "
             f"{_passes(found, winner)}."
         )
@@ -96,7 +100,7 @@ def sentence(found: SearchResult, request: SearchRequest) -> str:
 
 
 def _not_enough(found: SearchResult, request: SearchRequest) -> str:
-    """States the loss that is not excluded, and how many questions would decide."""
+    """The loss that is not excluded, and how many questions would decide."""
     confirmed = found.confirmation
     ends = [end for pair in confirmed.differences.values() for end in (pair.low, pair.high) if end is not None]
     needed = confirmed.questions_to_decide(NEAR)
@@ -110,11 +114,6 @@ def _skill(found: SearchResult, request: SearchRequest) -> Skill | None:
     return found.confirmation.skill(CHANCE if request.embedded and request.quality.is_share else 0.0)
 
 
-def _cannot_answer(skill: Skill) -> str:
-    more = "; or ask more questions" if skill.skill == "undecided" else ""
-    return f"{conclusion(skill)} No setting is advised: no other had more right. What to do: {WHAT_TO_TRY}{more}."
-
-
 def _nothing_lost(skill: Skill, request: SearchRequest) -> str:
     """Of a function of the user's, the highest value is not known: 1 may be the lowest grade."""
     if request.quality.is_share:
@@ -125,8 +124,7 @@ def _nothing_lost(skill: Skill, request: SearchRequest) -> str:
 
 def _price_of_speed(found: SearchResult, request: SearchRequest) -> list[str]:
     """The significant loss of the fastest setting, where it is not recommended."""
-    confirmed = found.confirmation
-    fastest = confirmed.cheapest
+    confirmed, fastest = found.confirmation, found.confirmation.cheapest
     loss = confirmed.difference(confirmed.highest, fastest)
     if fastest == confirmed.fastest_within(NEAR) or loss.low is None or loss.low <= 0:
         return []
@@ -138,11 +136,11 @@ def _price_of_speed(found: SearchResult, request: SearchRequest) -> list[str]:
 
 def amount(value: float, request: SearchRequest, unit: bool = True) -> str:
     """A difference in the measure's unit: points for shares."""
-    number = f"{100 * value:.1f}" if request.quality.is_share else f"{value:.3f}"
-    return f"{number} points" if unit and request.quality.is_share else number
+    shown = number(100 * value, 1) if request.quality.is_share else number(value, 3)
+    return f"{shown} points" if unit and request.quality.is_share else shown
 
 
-def ends_of(interval: Interval, request: SearchRequest) -> str:
+def ends_of(interval: MeanInterval, request: SearchRequest) -> str:
     if interval.low is None or interval.high is None:
         return ""
     return f" ({amount(interval.low, request, False)} to {amount(interval.high, request, False)})"
@@ -161,22 +159,14 @@ def _name(found: SearchResult, place: int) -> str:
     return found.settings[found.finalists[place]].name
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _ends(interval: Interval) -> MeanInterval:
-    return MeanInterval(mean=interval.mean, low=interval.low, high=interval.high)
-
-
 def _confirmed(found: SearchResult, place: int, decided: bool) -> ConfirmedSetting:
     """decided: where no loss can be shown, no setting is on the frontier."""
     confirmed = found.confirmation
     return ConfirmedSetting(
         setting=_name(found, place),
-        quality=_ends(confirmed.quality[place]),
-        to_reference=_ends(confirmed.difference(place, 0)),
-        to_best=_ends(confirmed.difference(place, confirmed.highest)),
+        quality=confirmed.quality[place],
+        to_reference=confirmed.difference(place, 0),
+        to_best=confirmed.difference(place, confirmed.highest),
         passes=found.passes[place],
         seconds=found.seconds[place],
         frontier=decided and place in confirmed.frontier,

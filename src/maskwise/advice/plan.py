@@ -21,9 +21,6 @@ class Cost:
     search: int
     per_held: int
 
-    def total(self, plan: Plan) -> int:
-        return self.search + self.per_held * plan.held
-
 
 def most_passes(settings: Sequence[Any], variants: int, plan: Plan) -> Cost:
     """Upper bound: the most expensive settings survive with all cache `variants`; adaptive ones take their maximum."""

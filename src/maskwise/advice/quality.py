@@ -80,12 +80,9 @@ def chosen_quality(
         return Quality("function", f"{function.__module__}:{function.__qualname__}", function)
     if function is not None:
         return Quality("function", function, find_function(function))
-    return Quality("exact", "exact") if exact else Quality("judge", _model_name(judge))
-
-
-def _model_name(judge: Any) -> str:
-    """Of a name, a folder or an open model."""
-    return str(judge) if isinstance(judge, str | Path) else judge.name
+    if exact:
+        return Quality("exact", "exact")
+    return Quality("judge", str(judge) if isinstance(judge, str | Path) else judge.name)
 
 
 def check_quality(quality: Quality, questions: Sequence[DecodingQuestion]) -> None:

@@ -27,8 +27,6 @@ EMBEDDED_MINUTES = 8.0
 
 @dataclass(frozen=True)
 class DecodingQuestion:
-    """A prompt to decode, and its right answer."""
-
     prompt: str
     answer: str | None  # None where the measure needs none
 

@@ -46,25 +46,21 @@ def confirm_reworded(
         make_run_folder(folder)
     ask.crew.wait()
     on_phase("Rewording", len(asked) * (len(named) + 1))
-    reworded = SettingEvaluator(
-        ask.model, ask.settings, asked, ask.quality, ask.judge, folder, ask.seed, ask.cost, ask.advance, ask.crew
-    )
+    reworded = SettingEvaluator(ask.model, ask.settings, asked, request, ask.judge, folder, ask.advance, ask.crew)
     reworded.read_answers_on_file()
-    reference = _quality(reworded, numbers[advice.reference], len(request.rewordings))
-    return [
-        _reworded(name, _quality(reworded, numbers[name], len(request.rewordings)) - reference, request)
-        for name in named
-    ]
 
+    def quality(name: str) -> np.ndarray:
+        """[templates, questions]"""
+        answers = reworded.answers_to(numbers[name], range(len(asked)))
+        return np.array([answer.quality for answer in answers]).reshape(len(request.rewordings), -1)
 
-def _quality(ask: SettingEvaluator, setting: int, templates: int) -> np.ndarray:
-    """[templates, questions]"""
-    answers = ask.answers_to(setting, range(len(ask.questions)))
-    return np.array([answer.quality for answer in answers]).reshape(templates, -1)
+    reference = quality(advice.reference)
+    return [_reworded(name, quality(name) - reference, request) for name in named]
 
 
 def _reworded(name: str, difference: np.ndarray, request: SearchRequest) -> RewordedSetting:
     one = template_spread({"": difference}, SHARE if request.quality.is_share else ANY)
+    means = zip(request.rewordings, difference.mean(1).tolist(), strict=True)
     return RewordedSetting(
         setting=name,
         questions=one.questions,
@@ -76,7 +72,5 @@ def _reworded(name: str, difference: np.ndarray, request: SearchRequest) -> Rewo
         sd_high=one.sd_high,
         new_low=one.new_low,
         new_high=one.new_high,
-        templates={
-            template.name: float(row.mean()) for template, row in zip(request.rewordings, difference, strict=True)
-        },
+        templates={template.name: mean for template, mean in means},
     )

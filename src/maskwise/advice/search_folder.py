@@ -51,11 +51,10 @@ def begin(folder: Path, identity: dict[str, Any], described: dict[str, Any]) -> 
     """
     if (folder / MANIFEST).exists():
         read_manifest(folder, identity)
-        return
-    if record_files(folder):
+    elif record_files(folder):
         raise UserError(f"{folder} holds records without a manifest; choose another --out or remove it")
-    manifest = {"command": ADVISE, "identity": identity, **described, "plan": None, "complete": False}
-    write_manifest(folder, manifest)
+    else:
+        write_manifest(folder, {"command": ADVISE, "identity": identity, **described, "plan": None, "complete": False})
 
 
 def read_manifest(folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +67,6 @@ def read_manifest(folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_plan(folder: Path, questions: int) -> StoredPlan:
-    """The plan of a search with so many questions."""
     plan = decode(to_json(_manifest(folder)), BegunSearch).plan
     if plan is None or not plan.rounds or sorted(plan.rounds) != plan.rounds or plan.rounds[-1] + plan.held > questions:
         raise UserError(f"{folder / MANIFEST} has no plan for {questions} questions: {REMEDY}")
@@ -89,7 +87,6 @@ def _manifest(folder: Path) -> Any:
 
 
 def append_answers(folder: Path, answers: list[SettingAnswer], rank: int = 0) -> None:
-    """To the file of this process."""
     append(folder, rank, [asdict(answer) for answer in answers])
 
 
@@ -99,8 +96,11 @@ def read_answers(folder: Path, settings: set[str], questions: int) -> dict[tuple
     for file in record_files(folder):
         whole = read_bytes(file).rpartition(b"\n")[0]
         for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
-            answer = _answer(line, settings, questions)
-            if answer is None:
+            try:
+                answer = decode(line, SettingAnswer)
+            except ValueError:
+                answer = None
+            if answer is None or answer.setting not in settings or answer.question >= questions:
                 raise UserError(f"{file} line {number} is not an answer of this search: remove the line to go on")
             found.setdefault((answer.setting, answer.question), answer)
     return found
@@ -113,12 +113,3 @@ def gather_answers(folder: Path, answers: Iterable[SettingAnswer]) -> None:
     for file in record_files(folder):
         if file.name != RECORDS:
             file.unlink()
-
-
-def _answer(line: bytes, settings: set[str], questions: int) -> SettingAnswer | None:
-    """What a line says, None where it is no answer to what is asked here."""
-    try:
-        answer = decode(line, SettingAnswer)
-    except ValueError:
-        return None
-    return answer if answer.setting in settings and answer.question < questions else None

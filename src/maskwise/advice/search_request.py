@@ -18,7 +18,7 @@ from maskwise.advice.questions import (
     embedded_questions,
     read_questions,
 )
-from maskwise.advice.search_space import SearchSpace, as_words, settings_in, within_blocks
+from maskwise.advice.search_space import SearchSpace, as_words, settings_in
 from maskwise.advice.served_space import ServedSpace, with_values
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records, to_json
@@ -42,25 +42,6 @@ class SearchRequest:
     cost: str
     seed: int
     rewordings: tuple[Rewording, ...] = ()  # templates under which the settings that are named are confirmed
-
-    def ending_at(self, end_ids: tuple[int, ...]) -> "SearchRequest":
-        """The same with texts that stop at these tokens."""
-        assert isinstance(self.space, SearchSpace)
-        space = replace(self.space, end_ids=end_ids)
-        return replace(self, space=space, settings=settings_in(space))
-
-    def within_blocks(self, seen: int) -> "SearchRequest":
-        """The same for a model that sees nothing after its block of so many tokens."""
-        assert isinstance(self.space, SearchSpace)
-        space = within_blocks(self.space, seen)
-        return replace(self, space=space, settings=settings_in(space))
-
-    def without_caches(self, name: str) -> "SearchRequest":
-        """The same for a model that takes no canvas cache; refused where the user named others than the defaults."""
-        assert isinstance(self.space, SearchSpace)  # of a model opened here
-        if self.space.caches not in (SearchSpace.caches, EMBEDDED_SPACE.caches, ("none",)):
-            raise UserError(f"{name} takes no canvas cache: leave --caches out")
-        return replace(self, space=replace(self.space, caches=("none",)))
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -56,7 +56,6 @@ class SearchSpace:
         ]
 
     def not_tried(self) -> list[str]:
-        """What the search leaves out, in words."""
         rules = {_rule(rule)[0] for rule in self.rules}
         left = [
             ("strategies", [one.name for one in STRATEGIES if one.name not in rules]),
@@ -77,8 +76,6 @@ class SearchSpace:
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to decode."""
-
     options: DecodingOptions
 
     @property
@@ -161,7 +158,6 @@ def within_blocks(space: SearchSpace, seen: int) -> SearchSpace:
 
 
 def check_space(space: SearchSpace) -> None:
-    """Refuses names and numbers that no setting can have."""
     if space.max_new_tokens < 1:
         raise UserError(f"max_new_tokens {space.max_new_tokens} leaves nothing to generate: give 1 or more")
     for canvas in space.canvases:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from rich.progress import TaskID
 from maskwise.advice.decoders import described
 from maskwise.advice.outcome import outcome
 from maskwise.advice.plan import fit_plan, most_passes
-from maskwise.advice.questions import embedded_ends
+from maskwise.advice.questions import EMBEDDED_SPACE, embedded_ends
 from maskwise.advice.rewording import confirm_reworded
 from maskwise.advice.search_folder import begin, gather_answers, read_manifest, read_plan
 from maskwise.advice.search_request import SearchRequest
-from maskwise.advice.search_space import SearchSpace
+from maskwise.advice.search_space import SearchSpace, settings_in, within_blocks
 from maskwise.advice.selection import FINALISTS, Plan
 from maskwise.advice.setting_evaluator import SettingEvaluator, as_stored, every_setting, run_search
 from maskwise.models.checkpoints.locations import planted_in
@@ -62,18 +63,12 @@ def search_settings(
         crew.wait()
         bar = stack.enter_context(progress_bar(silent=crew.rank > 0))
         tasks: list[TaskID] = []
-        ask = SettingEvaluator(
-            model,
-            every_setting(request),
-            request.questions,
-            request.quality,
-            judge,
-            folder,
-            request.seed,
-            request.cost,
-            lambda count: bar.advance(tasks[-1], count) if tasks else None,
-            crew,
-        )
+
+        def advance(count: int) -> None:
+            if tasks:
+                bar.advance(tasks[-1], count)
+
+        ask = SettingEvaluator(model, every_setting(request), request.questions, request, judge, folder, advance, crew)
         ask.read_answers_on_file()
         if crew.rank == 0:
             gather_answers(folder, ask.answers.values())
@@ -108,11 +103,17 @@ def _fitted(request: SearchRequest, model: Model, name: str) -> SearchRequest:
         raise UserError(f"{name} is autoregressive: it has no canvas, block or unmasking strategy to choose")
     if model.tokenizer is None:
         raise UserError(f"{name} has no tokenizer, and the questions are text: give one")
+    space = request.space
+    assert isinstance(space, SearchSpace)  # of a model opened here
     if model.block is not None:
-        request = request.within_blocks(model.block)
+        space = within_blocks(space, model.block)
     if not model.family.canvas_cache:
-        request = request.without_caches(name)
-    return request.ending_at(embedded_ends(model.tokenizer)) if request.embedded else request
+        if space.caches not in (SearchSpace.caches, EMBEDDED_SPACE.caches, ("none",)):
+            raise UserError(f"{name} takes no canvas cache: leave --caches out")
+        space = replace(space, caches=("none",))
+    if request.embedded:
+        space = replace(space, end_ids=embedded_ends(model.tokenizer))
+    return replace(request, space=space, settings=settings_in(space))
 
 
 def _spent(ask: SettingEvaluator) -> dict[str, Any]:
@@ -144,7 +145,8 @@ def _planned(
 
 def _cost_sentence(request: SearchRequest, plan: Plan, per_pass: float, ask: SettingEvaluator) -> str:
     processes, at_once = ask.crew.size, ask.decoder.at_once
-    passes = most_passes(request.settings, request.space.variants, plan).total(plan)
+    most = most_passes(request.settings, request.space.variants, plan)
+    passes = most.search + most.per_held * plan.held
     needed = passes * per_pass / processes / at_once
     limit = needed if request.budget is None else min(needed, request.budget)
     before = f"; {counted(len(ask.answers), 'answer')} on file" if ask.answers else ""

@@ -20,6 +20,7 @@ from math import ceil, floor, log2, log10
 import numpy as np
 import scipy.special
 
+from maskwise.records.search import MeanInterval
 from maskwise.scoring.intervals import SAME, TAILS, difference_interval, jeffreys_bounds
 from maskwise.scoring.skill import Skill, task_skill
 
@@ -140,38 +141,19 @@ def finalists(rounds: Sequence[Round]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A mean with its interval; no ends where the values do not vary."""
-
-    mean: float
-    low: float | None
-    high: float | None
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
-
-    def __neg__(self) -> "Interval":
-        """Negation as 0 - x, because -0.0 would be printed with its sign."""
-        low, high = (None if end is None else 0.0 - end for end in (self.high, self.low))
-        return Interval(0.0 - self.mean, low, high)
-
-
-@dataclass(frozen=True)
 class Confirmation:
     """Results of the finalists on held-back questions, indexed by finalist, the reference first."""
 
-    quality: tuple[Interval, ...]  # each on its own
+    quality: tuple[MeanInterval, ...]  # each on its own
     cost: tuple[float, ...]
-    differences: dict[tuple[int, int], Interval]  # of every pair i < j: i less j; they hold together
+    differences: dict[tuple[int, int], MeanInterval]  # of every pair i < j: i less j; they hold together
     variances: dict[tuple[int, int], float]  # of one question's difference
     questions: int
     shares: bool  # every value is 0 or 1
 
-    def difference(self, one: int, other: int) -> Interval:
-        """Paired difference in quality, one minus the other."""
+    def difference(self, one: int, other: int) -> MeanInterval:
         if one == other:
-            return Interval(0.0, 0.0, 0.0)
+            return MeanInterval(mean=0.0, low=0.0, high=0.0)
         return self.differences[one, other] if one < other else -self.differences[other, one]
 
     @property
@@ -197,8 +179,7 @@ class Confirmation:
 
     def is_within(self, one: int, margin: float) -> bool:
         """Non-inferiority: the interval excludes that `one` is worse than another finalist by the margin or more."""
-        lows = [self.difference(one, other).low for other in self._others(one)]
-        return all(low is not None and low > -margin for low in lows)
+        return all(pair.low is not None and pair.low > -margin for pair in self._to_others(one))
 
     def fastest_within(self, margin: float) -> int | None:
         """The cheapest that is shown to be within the margin of every other; None where none is."""
@@ -213,22 +194,22 @@ class Confirmation:
         """
         open_ones = [one for one in range(len(self.cost)) if not self._is_beyond(one, margin)]
         one = self._cheapest(open_ones or range(len(self.cost)))
-        variance = max((self.variances[min(one, other), max(one, other)] for other in self._others(one)), default=0.0)
+        variance = max((found for pair, found in self.variances.items() if one in pair), default=0.0)
         if variance < SAME:
             return None
         tail = TAILS[0] / max(len(self.differences), 1)
         reach = float(scipy.special.ndtri(1 - tail) + scipy.special.ndtri(POWER))
-        return _two_digits(max(variance * (reach / margin) ** 2, self.questions + 1))
+        needed = max(variance * (reach / margin) ** 2, self.questions + 1)
+        unit = 10 ** max(0, floor(log10(needed)) - 1)
+        return int(ceil(needed / unit) * unit)
 
     def skill(self, chance: float) -> Skill | None:
-        """That of the best finalist, with the changes to all others; None where a value is neither 0 nor 1.
-
-        The tests of all finalists hold together.
-        """
+        """Of the best finalist, with the changes to all others, whose tests hold together; None of other values than
+        0 and 1."""
         if not self.shares:
             return None
         best = self.highest
-        changes = [(one.low, one.high) for other in self._others(best) for one in [self.difference(other, best)]]
+        changes = [(pair.low, pair.high) for pair in (-one for one in self._to_others(best))]
         right, level = round(self.quality[best].mean * self.questions), TAILS[0] / len(self.quality)
         return task_skill(right, self.questions, chance, changes, level)
 
@@ -248,20 +229,13 @@ class Confirmation:
 
     def _is_beyond(self, one: int, margin: float) -> bool:
         """True if significantly worse than another finalist by more than the margin."""
-        highs = [self.difference(one, other).high for other in self._others(one)]
-        return any(high is not None and high < -margin for high in highs)
+        return any(pair.high is not None and pair.high < -margin for pair in self._to_others(one))
 
-    def _others(self, one: int) -> list[int]:
-        return [other for other in range(len(self.cost)) if other != one]
+    def _to_others(self, one: int) -> list[MeanInterval]:
+        return [self.difference(one, other) for other in range(len(self.cost)) if other != one]
 
     def _cheapest(self, among: Sequence[int]) -> int:
         return min(among, key=lambda one: (self.cost[one], -self.quality[one].mean))
-
-
-def _two_digits(value: float) -> int:
-    """Rounds up to two significant digits."""
-    unit = 10 ** max(0, floor(log10(value)) - 1)
-    return int(ceil(value / unit) * unit)
 
 
 def confirm(quality: np.ndarray, cost: np.ndarray) -> Confirmation:
@@ -287,7 +261,7 @@ def _variances(change: np.ndarray, shares: bool) -> list[float]:
     return ((count * variance + 2) / (count + 2) if shares else variance).tolist()
 
 
-def paired_intervals(one: np.ndarray, other: np.ndarray, shares: bool, tail: float = TAILS[0]) -> list[Interval]:
+def paired_intervals(one: np.ndarray, other: np.ndarray, shares: bool, tail: float = TAILS[0]) -> list[MeanInterval]:
     """Of the means of one - other [pairs, questions]: Jeffreys' bounds of right and wrong answers, else Student's."""
     change = one - other
     if not shares:
@@ -297,22 +271,23 @@ def paired_intervals(one: np.ndarray, other: np.ndarray, shares: bool, tail: flo
     return _as_intervals(*found)
 
 
-def _mean_intervals(values: np.ndarray, shares: bool) -> list[Interval]:
+def _mean_intervals(values: np.ndarray, shares: bool) -> list[MeanInterval]:
     if not shares:
         return [_students(line, TAILS[0]) for line in values]
     mean = values.mean(1)
     return _as_intervals(mean, *jeffreys_bounds(mean, float(values.shape[1])))
 
 
-def _as_intervals(*ends: np.ndarray) -> list[Interval]:
+def _as_intervals(*ends: np.ndarray) -> list[MeanInterval]:
     """mean, low and high [n] -> n intervals."""
-    return [Interval(*values) for values in zip(*(end.tolist() for end in ends), strict=True)]
+    means = zip(*(end.tolist() for end in ends), strict=True)
+    return [MeanInterval(mean=mean, low=low, high=high) for mean, low, high in means]
 
 
-def _students(values: np.ndarray, tail: float) -> Interval:
+def _students(values: np.ndarray, tail: float) -> MeanInterval:
     """Student's t intervals of means; none where the values do not vary."""
     mean, count = float(values.mean()), len(values)
     if count < 2 or np.ptp(values) < SAME:
-        return Interval(mean, None, None)
+        return MeanInterval(mean=mean, low=None, high=None)
     half = float(scipy.special.stdtrit(count - 1, 1 - tail) * values.std(ddof=1) / np.sqrt(count))
-    return Interval(mean, mean - half, mean + half)
+    return MeanInterval(mean=mean, low=mean - half, high=mean + half)

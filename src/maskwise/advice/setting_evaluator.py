@@ -14,7 +14,7 @@ import numpy as np
 
 from maskwise.advice.decoders import DecodedText, ModelDecoder, ServedDecoder, decoder_of
 from maskwise.advice.plan import asked_at_most
-from maskwise.advice.quality import Quality, judged
+from maskwise.advice.quality import judged
 from maskwise.advice.questions import DecodingQuestion
 from maskwise.advice.search_folder import SettingAnswer, append_answers, read_answers
 from maskwise.advice.search_request import SearchRequest
@@ -42,18 +42,16 @@ class SettingEvaluator:
         model: Model | Endpoint,
         settings: list[Any],  # `Setting`s, of a server `ServedSetting`s
         questions: Sequence[DecodingQuestion],
-        quality: Quality,
+        request: SearchRequest,
         judge: Model | None,
         folder: Path,
-        seed: int,
-        cost: str,
         advance: Callable[[int], None],
         crew: Crew,
     ) -> None:
-        self.model, self.settings, self.questions, self.quality, self.judge = model, settings, questions, quality, judge
-        self.folder, self.seed, self.cost, self.advance, self.crew = folder, seed, cost, advance, crew
-        self.decoder: ModelDecoder | ServedDecoder = decoder_of(model, questions, settings, seed)
-        self.order = numpy_generator("advise", seed, "order").permutation(len(questions)).tolist()
+        self.model, self.settings, self.questions, self.request, self.judge = model, settings, questions, request, judge
+        self.folder, self.advance, self.crew = folder, advance, crew
+        self.decoder: ModelDecoder | ServedDecoder = decoder_of(model, questions, settings, request.seed)
+        self.order = numpy_generator("advise", request.seed, "order").permutation(len(questions)).tolist()
         self.answers: dict[tuple[str, int], SettingAnswer] = {}
 
     def __call__(self, settings: Sequence[int], questions: range) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +74,9 @@ class SettingEvaluator:
         return [self.answers[self.settings[setting].name, number] for number in numbers]
 
     def _cost(self, answer: SettingAnswer) -> float:
-        return answer.seconds if self.cost == "seconds" else (answer.passes or 0) + SECONDS * min(answer.seconds, 1e3)
+        if self.request.cost == "seconds":
+            return answer.seconds
+        return (answer.passes or 0) + SECONDS * min(answer.seconds, 1e3)
 
     def _ask(self, setting: Any, numbers: Sequence[int]) -> None:
         missing = [number for number in numbers if (setting.name, number) not in self.answers]
@@ -98,9 +98,10 @@ class SettingEvaluator:
     def _judged(self, setting: Setting, asked: Sequence[int], decoded: Sequence[DecodedText]) -> list[SettingAnswer]:
         questions, texts = [self.questions[number] for number in asked], [one.text for one in decoded]
         if self.judge is not None:
-            values = judged(self.judge, [question.prompt for question in questions], texts, self.seed)
+            values = judged(self.judge, [question.prompt for question in questions], texts, self.request.seed)
         else:
-            values = [self.quality.of_text(text, one.answer or "") for one, text in zip(questions, texts, strict=True)]
+            measure = self.request.quality.of_text
+            values = [measure(text, one.answer or "") for one, text in zip(questions, texts, strict=True)]
         return [
             SettingAnswer(setting.name, number, value, one.passes, one.seconds, one.text)
             for number, value, one in zip(asked, values, decoded, strict=True)
@@ -155,12 +156,13 @@ def dropped_in(rounds: Sequence[Round], last: Sequence[int], ask: SettingEvaluat
         for number, quality, cost in zip(one.settings, one.quality, one.cost, strict=True):
             if number not in one.kept and number not in last:
                 passes, seconds = _means(ask.found(number, range(one.questions)))
+                name, ranked_by = ask.settings[number].name, round(cost, 3)
                 found.append(
                     DroppedSetting(
-                        setting=ask.settings[number].name,
+                        setting=name,
                         questions=one.questions,
                         quality=quality,
-                        cost=round(cost, 3),
+                        cost=ranked_by,
                         passes=passes,
                         seconds=seconds,
                     )
@@ -169,7 +171,6 @@ def dropped_in(rounds: Sequence[Round], last: Sequence[int], ask: SettingEvaluat
 
 
 def _means(answers: Sequence[SettingAnswer]) -> tuple[float | None, float]:
-    """Forward passes and seconds per question."""
     passes = [one.passes for one in answers if one.passes is not None]
     return float(np.mean(passes)) if passes else None, float(np.mean([one.seconds for one in answers]))
 

@@ -37,28 +37,27 @@ class _Commands(typer.core.TyperGroup):
         """A user's mistake is one line on standard error and exit status 2, never a traceback."""
         try:
             return super().invoke(ctx)
-        except UserError as problem:
-            typer.echo(f"maskwise: {one_line(problem.as_typed)}", err=True)
-            raise typer.Exit(2) from None
-        except Misuse as problem:
-            where = (problem.ctx or ctx).command_path
-            typer.echo(f"maskwise: {one_line(in_words(problem.format_message()))} (see {where} --help)", err=True)
-            raise typer.Exit(2) from None
-        except OSError as problem:
-            if problem.filename is None:
-                raise
-            typer.echo(f"maskwise: {one_line(cannot_open(problem))}", err=True)
-            raise typer.Exit(2) from None
         except BaseException as problem:
-            if type(problem).__name__ == "PanicException":  # of the tokenizers library, in Rust: no Exception
-                reason = one_line(str(problem)[:200])
-                typer.echo(f"maskwise: the tokenizer fails on this text ({reason}): use another model", err=True)
-                raise typer.Exit(2) from None
-            if not was_interrupted(problem):
+            line = _refusal(problem, ctx)
+            if line is None:
                 raise
-            reason = str(problem) if isinstance(problem, KeyboardInterrupt) else ""
-            typer.echo(one_line("; ".join(filter(None, ["maskwise: interrupted", reason]))), err=True)
+            typer.echo(f"maskwise: {one_line(line)}", err=True)
             raise typer.Exit(2) from None
+
+
+def _refusal(problem: BaseException, ctx: Any) -> str | None:
+    """What is wrong, in one line; None of an error of ours."""
+    if isinstance(problem, UserError):
+        return problem.as_typed
+    if isinstance(problem, Misuse):
+        return f"{in_words(problem.format_message())} (see {(problem.ctx or ctx).command_path} --help)"
+    if isinstance(problem, OSError):
+        return None if problem.filename is None else cannot_open(problem)
+    if type(problem).__name__ == "PanicException":  # of the tokenizers library, in Rust: no Exception
+        return f"the tokenizer fails on this text ({str(problem)[:200]}): use another model"
+    if not was_interrupted(problem):
+        return None
+    return "; ".join(filter(None, ["interrupted", str(problem) if isinstance(problem, KeyboardInterrupt) else ""]))
 
 
 app = typer.Typer(

@@ -5,21 +5,8 @@ from typing import Annotated
 
 import typer
 
-from maskwise.cli.common import (
-    LARGEST_SEED,
-    Adapter,
-    AnyBase,
-    CheckWeights,
-    Concurrency,
-    Device,
-    Dtype,
-    EndpointUrl,
-    Json,
-    ServedModel,
-    echo,
-    for_results,
-    print_json,
-)
+from maskwise.cli import common
+from maskwise.cli.common import LARGEST_SEED, echo, for_results, print_json
 from maskwise.cli.early import check_models
 from maskwise.cli.measuring import refuse_local, refuse_served, server_of
 from maskwise.support.errors import UserError
@@ -30,9 +17,11 @@ def advise(
         str | None, typer.Argument(metavar="MODEL", help="A checkpoint folder, embedded or published name.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A .jsonl file; each line has prompt and answer. Else embedded questions.")
+        Path | None, typer.Option(help="A .jsonl file with prompt and answer per line; by default embedded questions.")
     ] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Quality: the generated text is the answer.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact-match", "--exact", help="Quality: the generated text equals the answer.")
+    ] = False,
     pattern: Annotated[
         str | None, typer.Option(help="Quality: this regular expression finds the same in text and answer.")
     ] = None,
@@ -41,48 +30,54 @@ def advise(
     ] = None,
     judge: Annotated[str | None, typer.Option(help="Quality: log-likelihood of the text under this model.")] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Minutes of decoding, over 0; else all questions (embedded ones: 8 minutes).")
+        float | None,
+        typer.Option(
+            help="Limit on decoding time, in minutes. Default: none (all questions); 8 for the embedded ones."
+        ),
     ] = None,
     max_new_tokens: Annotated[
         int | None,
         typer.Option("--max-new-tokens", "-n", help="Masks appended to the prompt; 128 if left out.  [1 or more]"),
     ] = None,
-    canvases: Annotated[str | None, typer.Option(help="Canvases (masks in view) to try, as fixed,growing.")] = None,
-    blocks: Annotated[str | None, typer.Option(help="Block sizes to try, as 8,32.")] = None,
+    canvases: Annotated[str | None, typer.Option(help="Canvases (masks seen) to try, e.g. fixed,growing.")] = None,
+    blocks: Annotated[str | None, typer.Option(help="Block sizes to try, e.g. 8,32.")] = None,
     rules: Annotated[
-        str | None, typer.Option(help="Unmasking strategies to try, as low-confidence,threshold:tau=0.8.")
+        str | None, typer.Option(help="Unmasking strategies to try, e.g. low-confidence,threshold:tau=0.8.")
     ] = None,
-    steps: Annotated[str | None, typer.Option(help="Numbers of steps to try, as 128,64.")] = None,
-    caches: Annotated[str | None, typer.Option(help="Caches to try, as none,dual,dual:refresh=8.")] = None,
-    endpoint: EndpointUrl = None,
-    model: ServedModel = None,
-    concurrency: Concurrency = 4,
-    max_tokens: Annotated[str | None, typer.Option(help="--endpoint: max_tokens to try, as 128,64.")] = None,
-    temperatures: Annotated[str | None, typer.Option(help="--endpoint: temperatures to try, as 0,0.7.")] = None,
+    steps: Annotated[str | None, typer.Option(help="Numbers of steps to try, e.g. 128,64.")] = None,
+    caches: Annotated[str | None, typer.Option(help="Caches to try, e.g. none,dual,dual:refresh=8.")] = None,
+    endpoint: common.EndpointUrl = None,
+    model: common.ServedModel = None,
+    concurrency: common.Concurrency = 4,
+    max_tokens: Annotated[str | None, typer.Option(help="With --endpoint: max_tokens to try, e.g. 128,64.")] = None,
+    temperatures: Annotated[str | None, typer.Option(help="With --endpoint: temperatures to try, e.g. 0,0.7.")] = None,
     body: Annotated[
         list[str] | None,
-        typer.Option(help="--endpoint: values to try of another field of its request, as steps=8,16; repeatable."),
+        typer.Option(help="With --endpoint: values to try of another request field, e.g. steps=8,16; repeatable."),
     ] = None,
     cost: Annotated[
-        str | None, typer.Option(help="What is to be small: passes (forward passes) or seconds (--endpoint).")
+        str | None,
+        typer.Option(
+            help="Cost to minimise: passes (forward passes; the default) or seconds (always with --endpoint)."
+        ),
     ] = None,
     templates: Annotated[
-        Path | None, typer.Option(help="Confirm the settings named under these rewordings too: YAML, {prompt} in each.")
+        Path | None, typer.Option(help="Also confirm the settings under these rewordings: YAML, {prompt} in each.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the search; else one under runs/.", callback=for_results)
+        Path | None, typer.Option(help="Folder of the search; by default one under runs/.", callback=for_results)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The order of the questions.")] = 0,
-    dtype: Dtype = "auto",
-    device: Device = None,
-    adapter: Adapter = None,
-    any_base: AnyBase = False,
-    check_weights: CheckWeights = True,
-    json: Json = False,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the order of the questions.")] = 0,
+    dtype: common.Dtype = "auto",
+    device: common.Device = None,
+    adapter: common.Adapter = None,
+    any_base: common.AnyBase = False,
+    check_weights: common.CheckWeights = True,
+    json: common.Json = False,
 ) -> None:
     """Find the canvas (masks in view), block, strategy, steps and cache to decode with, from your own questions.
 
-    Settings are searched on some questions and confirmed on others. It resumes. With --data name a measure.
+    Settings are searched on some questions and confirmed on others. Run it again to resume.
     """
     served = {"endpoint": endpoint, "model": model, "concurrency": concurrency}
     given = {

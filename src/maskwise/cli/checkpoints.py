@@ -1,22 +1,29 @@
 """Commands about checkpoints: list, convert, verify, export."""
 
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from maskwise.cli.common import AnyBase, Device, Json, echo, print_json, print_table, writable
-from maskwise.cli.early import check_models
+from maskwise.cli.early import check_models, check_original_code
+from maskwise.models.checkpoints.locations import refuse_plain
 from maskwise.support.terminal import one_line
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="One model; all known ones without it.")] = None, json: Json = False
+    name: Annotated[str | None, typer.Argument(help="Model to describe. Default: list all models.")] = None,
+    json: Json = False,
 ) -> None:
-    """List the models: embedded ones, published names, or what a folder holds."""
+    """List the embedded and published models, or describe a checkpoint folder."""
     from maskwise.models.checkpoints.catalog import describe_checkpoint, list_models
 
     entries = [describe_checkpoint(name)] if name else list_models()
+    if name and isdir(name):
+        from maskwise.models.checkpoints.examine import examine_fit
+
+        examine_fit(name)
     if json:
         return print_json({"models": entries})
     from maskwise.report.words.model_table import model_table, notes_on_all, notes_on_one
@@ -24,6 +31,8 @@ def models(
     print_table(model_table(entries))
     for line in notes_on_one(entries[0]) if name else notes_on_all():
         echo(line)
+    if name and isfile(f"{name}/adapter_config.json"):
+        echo(f"{one_line(name)} is an adapter; described is the model that it goes on")
 
 
 def convert(
@@ -56,6 +65,7 @@ def verify(
 ) -> None:
     """Compare our classes with the checkpoint's own code. This runs that code: only for checkpoints you trust."""
     check_models([model], None, dtype)
+    check_original_code(model)
     from maskwise.models.checkpoints.verify import verify as verify_checkpoint
 
     def warn(folder: Path, elsewhere: list[str]) -> None:
@@ -68,17 +78,22 @@ def verify(
         return print_json(result)
     for key, value in result.items():
         echo(f"{key.replace('_', ' '):28} {one_line(value)}")
+    if result["agrees"]:
+        return echo("pass: our class computes what the checkpoint's code computes, up to rounding")
+    echo("FAIL: our class does not compute what this code computes, so results of the other commands are not its own")
 
 
 def export(
     model: Annotated[str, typer.Argument(help="The checkpoint the adapter was trained on.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the merged checkpoint.", callback=writable)],
-    adapter: Annotated[str | None, typer.Option(help="The adapter; not needed where MODEL is one.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="The adapter; not needed if MODEL is one.")] = None,
     any_base: AnyBase = False,
     json: Json = False,
 ) -> None:
     """Merge an adapter into its checkpoint, in the original's own files, names and configuration."""
     check_models([model], adapter)
+    if adapter is None:
+        refuse_plain(model)
     from maskwise.models.checkpoints.export import export as export_checkpoint
 
     folder = export_checkpoint(model, out, adapter, any_base=any_base)

@@ -14,7 +14,7 @@ from maskwise.support.terminal import open_console, safe_json, safe_text
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Weights = Annotated[
-    str | None, typer.Option(help="Quantise the layers' maps: fp8 (H100, L40S and later) or int4 (for small cards).")
+    str | None, typer.Option(help="Quantise the linear layers: fp8 (H100, L40S and later) or int4 (for small GPUs).")
 ]
 
 
@@ -38,22 +38,22 @@ def for_results(out: Path | None) -> Path | None:
 
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...", callback=known_device)]
-Adapter = Annotated[str | None, typer.Option(help="A PEFT adapter to put on the model.")]
+Adapter = Annotated[str | None, typer.Option(help="Folder or name of a PEFT adapter to add to the model.")]
 AnyBase = Annotated[
-    bool, typer.Option("--any-base", help="Allow an adapter on another base than that of its training.")
+    bool, typer.Option("--any-base", help="Allow an adapter on a base other than the one it was trained on.")
 ]
 DeviceMap = Annotated[
-    str | None, typer.Option(help="auto: spread the layers over all GPUs, main memory and disk, as far as each fits.")
+    str | None, typer.Option(help="auto: spread the layers over all GPUs, then main memory, then disk.")
 ]
 MaxMemory = Annotated[
-    str | None, typer.Option(help="With --device-map: the most weights per device, as 0=10GiB,cpu=30GiB.")
+    str | None, typer.Option(help="With --device-map: limit of weights per device, e.g. 0=10GiB,cpu=30GiB.")
 ]
 
 
 def device_limits(device_map: str | None, max_memory: str | None) -> dict[int | str, int | str] | None:
     """{GPU number or cpu: size} of --max-memory."""
     if device_map not in (None, "auto"):
-        raise UserError(f"unknown device map {device_map!r}: use auto")
+        raise UserError(f"unknown device map {device_map!r}: use auto, or --device cuda for one GPU")
     if max_memory is None:
         return None
     if device_map is None:
@@ -65,20 +65,18 @@ def device_limits(device_map: str | None, max_memory: str | None) -> dict[int | 
     return {place if place == "cpu" else int(place): size for place, _, size in pairs}
 
 
-Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: saves time on a GPU after a minute.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: faster on a GPU in long jobs.")]
 CheckWeights = Annotated[
-    bool, typer.Option("--check-weights/--no-check-weights", help="Look for NaN and infinity when the model is opened.")
+    bool, typer.Option("--check-weights/--no-check-weights", help="Check the weights for NaN and infinity.")
 ]
 LARGEST_SEED = 2**63 - 1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-
-
 EndpointUrl = Annotated[
     str | None,
     typer.Option(help="Address of a server that speaks the OpenAI completions protocol; its key: MASKWISE_API_KEY."),
 ]
-ServedModel = Annotated[str | None, typer.Option("--model", help="--endpoint: the model's name on the server.")]
-Concurrency = Annotated[int, typer.Option(help="--endpoint: requests at a time.  [1 or more]")]
+ServedModel = Annotated[str | None, typer.Option("--model", help="With --endpoint: the model's name on the server.")]
+Concurrency = Annotated[int, typer.Option(help="With --endpoint: requests at a time.  [1 or more]")]
 
 
 def print_json(value: Any) -> None:

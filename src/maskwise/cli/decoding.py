@@ -7,24 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import (
-    LARGEST_SEED,
-    Adapter,
-    AnyBase,
-    CheckWeights,
-    Compile,
-    Device,
-    DeviceMap,
-    Dtype,
-    Json,
-    MaxMemory,
-    ModelName,
-    Weights,
-    device_limits,
-    echo,
-    print_json,
-)
-from maskwise.cli.early import check_choice, check_models
+from maskwise.cli import common
+from maskwise.cli.common import LARGEST_SEED, device_limits, echo, print_json
+from maskwise.cli.early import check_choice, check_models, embedded
 from maskwise.decoding.known_names import KNOWN_NAMES, chosen_options, is_known
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, parse_parameters
@@ -34,7 +19,7 @@ from maskwise.support.files import partial_of, refuse_unwritable
 from maskwise.support.imports import command_imports
 from maskwise.support.option_fields import Spelling, takes_fields
 from maskwise.support.progress import progress_bar
-from maskwise.support.terminal import open_console
+from maskwise.support.terminal import one_line, open_console
 
 SPELLED = {
     "rule": Spelling(str, "--rule", f"One of {', '.join(strategy.name for strategy in STRATEGIES)}."),
@@ -46,28 +31,28 @@ SPELLED = {
 
 @takes_fields(DecodingOptions, SPELLED, hidden={known.name: known.type for known in KNOWN_NAMES})
 def generate(
-    model: ModelName = "tiny-llada",
+    model: common.ModelName = "tiny-llada",
     prompt: Annotated[str | None, typer.Argument(help="The prompt; - reads standard input, one per line.")] = None,
     file: Annotated[Path | None, typer.Option(help="Prompts from a file: one per line, or .jsonl with prompt.")] = None,
     options: Any = None,
     knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
-    divergence: Annotated[bool, typer.Option("--divergence", help="Also decode exactly, and compare.")] = False,
+    divergence: Annotated[bool, typer.Option("--divergence", help="Also decode exactly, and compare tokens.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Prompts at a time.")] = 8,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the random numbers.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, complete at the end.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A .jsonl file for the traces, written at the end.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Print only the generated text.")] = False,
-    dtype: Dtype = "auto",
-    weights: Weights = None,
-    device: Device = None,
-    adapter: Adapter = None,
-    any_base: AnyBase = False,
-    device_map: DeviceMap = None,
-    max_memory: MaxMemory = None,
-    check_weights: CheckWeights = True,
-    compile: Compile = False,
-    json: Json = False,
+    dtype: common.Dtype = "auto",
+    weights: common.Weights = None,
+    device: common.Device = None,
+    adapter: common.Adapter = None,
+    any_base: common.AnyBase = False,
+    device_map: common.DeviceMap = None,
+    max_memory: common.MaxMemory = None,
+    check_weights: common.CheckWeights = True,
+    compile: common.Compile = False,
+    json: common.Json = False,
 ) -> None:
-    """Continue prompts, or fill in the masks inside them; a terminal shows them as they are filled."""
+    """Continue prompts, or fill in the masks inside them; in a terminal, shows the masks being filled."""
     if " " in model and not os.path.exists(model):
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     refuse_swapped(model, prompt)
@@ -76,22 +61,24 @@ def generate(
     chosen, limits = decoding_options(options, knob or []), device_limits(device_map, max_memory)
     check_models([model], adapter, dtype, weights)
     refuse_unwritable(out)
-    from maskwise.decoding.prompt_files import gather_prompts
+    _note_odd_names(prompt, out)
+    from maskwise.decoding.prompt_files import MASK_LIKE, gather_prompts
 
     if plain and json:
         raise UserError("--plain and --json exclude each other: name one")
     prompts = gather_prompts(prompt, file, sys.stdin)
+    if (known := embedded(model)) and not known.causal and not MASK_LIKE.search(str(prompts)):
+        chosen.check_masks([0], own_grid=False)  # other models are checked by their configuration, which needs torch
     with command_imports(compiled=compile or weights is not None):
         from maskwise.decoding.checks import note_on_cache, refuse_by_configuration
         from maskwise.decoding.generate import generate as generate_texts
         from maskwise.decoding.generate import shows_steps
         from maskwise.decoding.live_canvas import decoding_display
-        from maskwise.models.checkpoints.opening import open as open_model
+        from maskwise.models.checkpoints.opening import opened_model
 
     refuse_by_configuration(model, chosen)
-    checks: dict[str, Any] = {"check_weights": check_weights, "any_base": any_base}
-    spread: dict[str, Any] = {"device_map": device_map, "max_memory": limits}
-    opened = open_model(model, dtype, device, adapter, weights=weights, **checks, **spread)
+    choices = {"dtype": dtype, "device": device, "adapter": adapter, "check_weights": check_weights, "weights": weights}
+    opened = opened_model(model, any_base=any_base, device_map=device_map, max_memory=limits, **choices)
     if note := note_on_cache(opened, chosen):
         echo(f"maskwise: {note}", err=True)
     if compile:
@@ -123,12 +110,16 @@ def generate(
         return print_json(kept | {"divergence": found.divergence, "seed": seed})
     if live is None and out is None:
         echo("\n\n".join(generation.text for generation in found))
-    _print_divergence(found.divergence)
+    if same := found.divergence:
+        echo(f"{same['agreement']:.1%} of {same['tokens']} tokens are those of exact decoding", err=True)
 
 
-def _print_divergence(measured: dict[str, Any] | None) -> None:
-    if measured is not None:
-        echo(f"{measured['agreement']:.1%} of {measured['tokens']} tokens are those of exact decoding", err=True)
+def _note_odd_names(prompt: str | None, out: Path | None) -> None:
+    if prompt is not None and os.path.isfile(prompt):
+        line = f"{one_line(prompt)} is a file, and its name is taken as the prompt: did you mean --file?"
+        echo(f"maskwise: {line}", err=True)
+    if out is not None and out.suffix == ".txt":
+        echo(f"maskwise: {one_line(out)} holds JSON lines: name it .jsonl", err=True)
 
 
 def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOptions:
@@ -140,37 +131,38 @@ def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOption
 
 
 def score(
-    model: ModelName,
+    model: common.ModelName,
     data: Annotated[Path, typer.Option(help="A .jsonl file: prompt and answer, or completion, messages, ...")],
-    method: Annotated[str, typer.Option(help="auto, monte-carlo, exact or chain (another quantity).")] = "auto",
+    method: Annotated[str, typer.Option(help="auto, monte-carlo or exact (ELBO), or chain (left to right).")] = "auto",
     samples: Annotated[int, typer.Option(min=1, help="Draws of the Monte Carlo estimate.")] = 128,
-    masks: Annotated[int, typer.Option(min=0, help="Masks after the answer.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the masked sets.")] = 0,
-    dtype: Dtype = "auto",
-    weights: Weights = None,
-    device: Device = None,
-    adapter: Adapter = None,
-    any_base: AnyBase = False,
-    device_map: DeviceMap = None,
-    max_memory: MaxMemory = None,
-    check_weights: CheckWeights = True,
-    compile: Compile = False,
-    json: Json = False,
+    masks: Annotated[int, typer.Option(min=0, help="Masks appended after the answer.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the masked sets.")] = 0,
+    dtype: common.Dtype = "auto",
+    weights: common.Weights = None,
+    device: common.Device = None,
+    adapter: common.Adapter = None,
+    any_base: common.AnyBase = False,
+    device_map: common.DeviceMap = None,
+    max_memory: common.MaxMemory = None,
+    check_weights: common.CheckWeights = True,
+    compile: common.Compile = False,
+    json: common.Json = False,
 ) -> None:
     """Compute log-likelihoods of given answers (nats); each line states the estimator and its forward passes."""
     check_models([model], adapter, dtype, weights)
     limits = device_limits(device_map, max_memory)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
+    if samples != 128 and method in ("exact", "chain"):
+        raise UserError(f"--method {method} draws nothing: leave --samples out")
     from maskwise.decoding.prompt_files import read_requests
 
     requests = read_requests(data)
     with command_imports(compiled=compile or weights is not None):
         from maskwise.decoding.score import likelihood_fields, score_lines, score_requests
-        from maskwise.models.checkpoints.opening import open as open_model
+        from maskwise.models.checkpoints.opening import opened_model
 
-    checks: dict[str, Any] = {"check_weights": check_weights, "any_base": any_base}
-    spread: dict[str, Any] = {"device_map": device_map, "max_memory": limits}
-    opened = open_model(model, dtype, device, adapter, weights=weights, **checks, **spread)
+    choices = {"dtype": dtype, "device": device, "adapter": adapter, "check_weights": check_weights, "weights": weights}
+    opened = opened_model(model, any_base=any_base, device_map=device_map, max_memory=limits, **choices)
     if compile:
         opened.compile_layers()
     with progress_bar(terminal_only=True) as bar:

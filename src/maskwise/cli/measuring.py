@@ -7,37 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import (
-    LARGEST_SEED,
-    Adapter,
-    AnyBase,
-    CheckWeights,
-    Concurrency,
-    Device,
-    DeviceMap,
-    Dtype,
-    EndpointUrl,
-    Json,
-    MaxMemory,
-    ModelName,
-    ServedModel,
-    Weights,
-    device_limits,
-    echo,
-    for_results,
-    print_json,
-    whole_numbers,
-)
-from maskwise.cli.early import check_models, named_data
+from maskwise.cli import common
+from maskwise.cli.common import LARGEST_SEED, device_limits, echo, for_results, print_json, whole_numbers
+from maskwise.cli.early import check_models, embedded, named_data, refuse_without_models
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
-Quick = Annotated[bool, typer.Option("--quick", help="Short prompts, few tasks and conditions: minutes on a CPU.")]
-Points = Annotated[int | None, typer.Option(help="Test points per task, and passages of text.  [1 or more]")]
-Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the examples and questions.")]
-Chat = Annotated[bool, typer.Option("--chat", help="Ask through the chat template (Instruct models).")]
+Quick = Annotated[bool, typer.Option("--quick", help="Short run: few questions and short prompts, minutes on a CPU.")]
+Points = Annotated[int | None, typer.Option(help="Questions per task, and passages of text.  [1 or more]")]
+Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the examples and questions.")]
+Chat = Annotated[bool, typer.Option("--chat", help="Use the chat template (for Instruct models).")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.  [1 or more]")]
 
 
@@ -80,7 +61,6 @@ def server_of(given: dict[str, Any]) -> Any:
 
 
 def command_line() -> str:
-    """The command line that the user typed, for the run's manifest."""
     return shlex.join(["maskwise", *sys.argv[1:]])
 
 
@@ -88,27 +68,28 @@ def diagnose(
     models: Annotated[
         list[str] | None, typer.Argument(help="Checkpoint folders, embedded or published names; tiny-llada if none.")
     ] = None,
-    probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
+    probes: Annotated[str | None, typer.Option(help="Probes, separated by commas; else those of the preset.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="Every probe, up to 1000 points per task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Long run: every probe, up to 1000 questions per task.")] = False,
     paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's setting and probes alone, next to its published values.")
+        bool, typer.Option("--paper", help="Only the probes and settings of arXiv 2511.21338, with its values.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Run folder; else one under runs/ named after all settings.", callback=for_results),
+        typer.Option(help="Run folder; by default one under runs/.", callback=for_results),
     ] = None,
     points: Points = None,
     relevant: Annotated[
-        str | None, typer.Option(help="Number of relevant examples; a list, as 1,10, runs each in turn.")
+        str | None, typer.Option(help="Relevant examples in the prompt; a list such as 1,10 runs each in turn.")
     ] = None,
     distractors: Annotated[
-        int | None, typer.Option(help="Distracting examples in addition to the relevant ones.  [1 or more]")
+        int | None, typer.Option(help="Distractors in the prompt: examples of another task.  [1 or more]")
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Few-shot probes: add questions until each paired difference is known to within +- so many points."
+            help="Few-shot probes: add questions until the half-width of the 95 % interval of each paired difference "
+            "is at most this many points."
         ),
     ] = None,
     seed: Seed = 0,
@@ -124,36 +105,44 @@ def diagnose(
         ),
     ] = None,
     templates: Annotated[
-        Path | None, typer.Option(help="Templates of your own for the probe templates: YAML, name and text of each.")
+        Path | None, typer.Option(help="YAML file of prompt templates (name, text) for the probe templates.")
     ] = None,
     batch_tokens: BatchTokens = None,
-    exact: Annotated[bool, typer.Option("--exact", help="One prompt at a time: byte-identical records.")] = False,
-    dtype: Dtype = "auto",
-    weights: Weights = None,
-    device: Device = None,
-    check_weights: CheckWeights = True,
-    adapter: Adapter = None,
-    any_base: AnyBase = False,
-    device_map: DeviceMap = None,
-    max_memory: MaxMemory = None,
+    exact: Annotated[
+        bool, typer.Option("--deterministic", "--exact", help="One prompt at a time: byte-identical records.")
+    ] = False,
+    dtype: common.Dtype = "auto",
+    weights: common.Weights = None,
+    device: common.Device = None,
+    check_weights: common.CheckWeights = True,
+    adapter: common.Adapter = None,
+    any_base: common.AnyBase = False,
+    device_map: common.DeviceMap = None,
+    max_memory: common.MaxMemory = None,
     tensor_parallel: Annotated[
         int, typer.Option(min=1, help="Under torchrun: processes per copy of the model; copies share the questions.")
     ] = 1,
-    endpoint: EndpointUrl = None,
-    model: ServedModel = None,
-    concurrency: Concurrency = 4,
-    canvas: Annotated[int | None, typer.Option(min=1, help="--endpoint: masks to fill, if it states none.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="--endpoint: denoising steps, if it states none.")] = None,
-    strategy: Annotated[str | None, typer.Option(help="--endpoint: unmasking strategy, if it states none.")] = None,
+    endpoint: common.EndpointUrl = None,
+    model: common.ServedModel = None,
+    concurrency: common.Concurrency = 4,
+    canvas: Annotated[
+        int | None, typer.Option(min=1, help="With --endpoint: masks on the canvas, if the server does not report it.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="With --endpoint: denoising steps, if the server does not report them.")
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="With --endpoint: unmasking strategy, if the server does not report it.")
+    ] = None,
     power: Annotated[
-        bool, typer.Option("--power", help="Print the smallest difference that this run detects; no model is opened.")
+        bool, typer.Option("--power", help="Print the smallest detectable difference; no model is opened.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print a table for each probe too.")] = False,
-    json: Json = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also print a table for each probe.")] = False,
+    json: common.Json = False,
 ) -> None:
-    """Measure context locality and sensitivity to appended masks; writes a report. Run again, it resumes.
+    """Measure context locality and sensitivity to appended masks; writes a report. Run it again to resume.
 
-    Several models are asked the same questions, one after the other, and laid side by side on one page.
+    Several models get the same questions and share one page.
     """
     given = {
         name: value
@@ -236,12 +225,12 @@ def report(
     ],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the pages and figures.")] = None,
     sort: Annotated[
-        str | None, typer.Option(help="Several runs: the column that sorts the table, such as mask_tax.")
+        str | None, typer.Option(help="With several runs: sort the table by this column, such as mask_tax.")
     ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Sort with the largest first.")] = False,
-    json: Json = False,
+    json: common.Json = False,
 ) -> None:
-    """Draw the report again from run folders alone; several runs are one table, and laid side by side."""
+    """Draw the report again from run folders; several runs share one table and one page."""
     from maskwise.report.pages.redraw import print_redrawn, redraw
 
     drawn = redraw(folders, out, sort, reverse)
@@ -252,9 +241,9 @@ def report(
 
 def run_card(
     folder: Annotated[Path, typer.Argument(help="A folder written by maskwise diagnose or advise.")],
-    out: Annotated[Path | None, typer.Option("--out", help="A file for it; else it is printed.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write it to; by default it is printed.")] = None,
 ) -> None:
-    """Write the part of a model card that states mask sensitivity, locality and the settings of every number."""
+    """Print a run's results as a model card section: mask sensitivity, locality, and the settings of every number."""
     from maskwise.report.words.card import run_card_of
     from maskwise.support.files import replace_file, writing
 
@@ -267,28 +256,32 @@ def run_card(
 
 
 def compare(
-    names: Annotated[list[str], typer.Argument(help="Models, adapter folders or run folders; the first is before.")],
+    names: Annotated[
+        list[str], typer.Argument(help="Models, adapter folders or run folders; the first is the baseline.")
+    ],
     quick: Quick = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page; else one next to the first run.", callback=for_results)
+        Path | None, typer.Option(help="Folder for the page; by default next to the first run.", callback=for_results)
     ] = None,
     points: Points = None,
     seed: Seed = 0,
     chat: Chat = False,
     batch_tokens: BatchTokens = None,
-    dtype: Dtype = "auto",
-    device: Device = None,
-    check_weights: CheckWeights = True,
-    any_base: AnyBase = False,
-    json: Json = False,
+    dtype: common.Dtype = "auto",
+    device: common.Device = None,
+    check_weights: common.CheckWeights = True,
+    any_base: common.AnyBase = False,
+    json: common.Json = False,
 ) -> None:
-    """Compare models before and after tuning: the same questions to each, and what changed from the first."""
+    """Ask several models the same questions and report the change from the first, for example after tuning."""
     given = {name: value for name, value in locals().items() if name not in ("names", "quick", "out", "json")}
     if len(names) < 2:
         raise UserError("name at least two models or run folders to compare")
     if len(set(names)) < len(names):
         raise UserError(f"{max(names, key=names.count)} is named twice: name different models or run folders")
-    check_models([name for name in names if not (Path(name) / "manifest.json").exists()], None, dtype)
+    asked = [name for name in names if not (Path(name) / "manifest.json").exists()]
+    refuse_without_models(asked, given | {"quick": quick})
+    check_models(asked, None, dtype)
     with collection_paused():
         from maskwise.experiments.compare import compare as compare_models
         from maskwise.report.pages.results import make_folder
@@ -313,8 +306,8 @@ def toy(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.", callback=for_results)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Draws the starting weights.")] = 0,
-    json: Json = False,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the initial weights.")] = 0,
+    json: common.Json = False,
 ) -> None:
     """Train a model on 100 short sequences and show how parallel decoding breaks two dependent tokens."""
     with collection_paused():
@@ -328,26 +321,28 @@ def toy(
 
 
 def cures(
-    model: ModelName = "tiny-llada",
+    model: common.ModelName = "tiny-llada",
     adapter: Annotated[
-        list[str] | None, typer.Option(help="An adapter of `tune`, a row each; else the embedded one.")
+        list[str] | None, typer.Option(help="An adapter made by `tune`; may be repeated; by default the embedded one.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.", callback=for_results)
     ] = None,
     points: Annotated[int | None, typer.Option(help="Questions per task.  [1 or more]")] = None,
     seed: Seed = 0,
-    dtype: Dtype = "auto",
-    device: Device = None,
-    check_weights: CheckWeights = True,
-    any_base: AnyBase = False,
-    json: Json = False,
+    dtype: common.Dtype = "auto",
+    device: common.Device = None,
+    check_weights: common.CheckWeights = True,
+    any_base: common.AnyBase = False,
+    json: common.Json = False,
 ) -> None:
     """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
     given = {name: value for name, value in locals().items() if name not in ("out", "json")}
     if points is not None and points < 1:
         raise UserError(f"--points must be at least 1, not {points}")
     check_models([model], None, dtype)
+    if (known := embedded(model)) and known.causal:
+        raise UserError(f"{model} is autoregressive: it has no masks that could distract it")
     for one in adapter or []:
         check_models([model], one, dtype)
     with collection_paused():

@@ -45,6 +45,7 @@ class Verification(Typed, frozen=True, kw_only=True):
     largest_logit_difference: Annotated[float, Meta(description="of all of them")]
     largest_logit: Annotated[float, Meta(description="of the original code")]
     greedy_tokens_that_differ: Annotated[Count, Meta(description="positions with another most probable token")]
+    agrees: Annotated[bool, Meta(description="same ids and chat prompts, and logits that differ by rounding only?")]
 
 
 class Report(Typed, frozen=True, kw_only=True):
@@ -135,9 +136,9 @@ class TuningMeasures(Typed, frozen=True, kw_only=True):
 
     ce: Annotated[float, Meta(description="cross-entropy of the masked answer tokens, nats")]
     tv: Annotated[float, Meta(description="L1 distance between predictions with few and many masks, 0 to 2")]
-    accuracy_few: Annotated[float, Meta(description="with few masks")]
+    accuracy_few: Annotated[float, Meta(description="share of masked answer tokens predicted, with few masks")]
     accuracy_many: Annotated[float, Meta(description="with many")]
-    gap: Annotated[float, Meta(description="their difference")]
+    gap: Annotated[float, Meta(description="their difference; not the loss that diagnose measures")]
 
 
 class Tuning(Training, frozen=True, kw_only=True):

@@ -14,14 +14,14 @@ def studio(
         list[str] | None,
         typer.Argument(help="Models to offer in addition to the embedded ones: checkpoint folders or published names."),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="The folder whose run folders can be shown and compared.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Folder of the runs to show and compare.")] = Path("runs"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 is any free one.")] = 7860,
     dtype: Dtype = "auto",
     device: Device = None,
 ) -> None:
     """Open a page to try models by hand: one question under more and more masks, decoding step by step, run folders.
 
-    It is served to this machine alone, until Ctrl-C. Needs Gradio: pip install '.[studio]' in a clone
+    The page is reachable only from this machine, until Ctrl-C. Needs Gradio: pip install '.[studio]' in a clone
     """
     from maskwise.studio.serving import claim_port, guarded_app, require_gradio, serve
 

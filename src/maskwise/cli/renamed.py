@@ -9,19 +9,13 @@ import typer.core
 from maskwise.cli.common import echo
 
 # command -> {old spelling: new spelling}; to be removed with the version after 0.2
-RENAMED_OPTIONS = {
-    "tune": {"--rate": "--learning-rate", "--checkpointing": "--gradient-checkpointing"},
-}
-
-
+RENAMED_OPTIONS = {"tune": {"--rate": "--learning-rate", "--checkpointing": "--gradient-checkpointing"}}
 RANGES = (
     (r"(\d+)<=x<=9223372036854775807", r"\1 or more"),
     (r"\bx>=(\d+)", r"\1 or more"),
     (r"(\d+)<=x<=(\d+)", r"\1 to \2"),
     (r"\{([A-Z]+)\}", r"\1"),  # an argument that must be given, in the line of usage
 )
-
-
 # What people type who know other tools, and what it is called here.
 ELSEWHERE = {
     "--model": "the model is the first argument",
@@ -32,8 +26,10 @@ ELSEWHERE = {
     "--load-in-8bit": "use --weights fp8",
     "--mc_num": "use --samples",
     "--num-steps": "use --steps",
-    "--epochs": "use --steps, each of --batch times --accumulation examples",
-    "--num-train-epochs": "use --steps, each of --batch times --accumulation examples",
+    "--epochs": "the length of a training is given in --steps (tune, train)",
+    "--num-train-epochs": "the length of a training is given in --steps (tune, train)",
+    "--tau": "use --parameter tau=0.8",
+    "--threshold": "use --parameter threshold=0.9",
     "--lora-r": "use --lora-rank",
     "--output": "use --out",
     "--output-dir": "use --out",
@@ -52,7 +48,7 @@ def in_words(text: str) -> str:
     if found and found[1] in ELSEWHERE:
         return f"{found[0].strip().rstrip('.')}: {ELSEWHERE[found[1]]}"
     if text.startswith("Got unexpected extra argument"):
-        return f"{text}: put a text of several words in quotes"
+        return f"{text}: leave it out, or put a text of several words in quotes"
     return text
 
 

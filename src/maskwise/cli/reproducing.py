@@ -19,10 +19,10 @@ def reproduce(
         ),
     ],
     data: Annotated[
-        Path | None, typer.Option(help="The questions of gsm8k or prompts, in place of the card's.")
+        Path | None, typer.Option(help="Questions (gsm8k or prompts) to use instead of the card's.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Another model in place of the card's, such as a folder.")] = None,
-    budget: Annotated[float, typer.Option(help="Minutes for changing one setting at a time, over 0.")] = 10.0,
+    model: Annotated[str | None, typer.Option(help="Model to use instead of the card's.")] = None,
+    budget: Annotated[float, typer.Option(help="Minutes for runs in which one setting is changed, over 0.")] = 10.0,
     device: Device = None,
     json: Json = False,
 ) -> None:

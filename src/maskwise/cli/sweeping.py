@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 def sweep(
     models: Annotated[list[str], typer.Argument(help="Models, or one YAML file with models, settings and slurm.")],
-    probes: Annotated[str | None, typer.Option(help="Which probes, separated by commas; else the preset's.")] = None,
+    probes: Annotated[str | None, typer.Option(help="Probes, separated by commas; else those of the preset.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="Every probe, up to 1000 points per task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Long run: every probe, up to 1000 questions per task.")] = False,
     points: Points = None,
     seed: Seed = 0,
     chat: Chat = False,
@@ -37,12 +37,12 @@ def sweep(
     executor: Annotated[str, typer.Option(help="local (processes of this machine) or slurm.")] = "local",
     partition: Annotated[str | None, typer.Option(help="Slurm: the partition.")] = None,
     gpus_per_job: Annotated[
-        int | None, typer.Option(help="GPUs that share the questions of a job; 1 where there are GPUs.  [0 or more]")
+        int | None, typer.Option(help="GPUs that share the questions of a job; else 1 if there are any.  [0 or more]")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Jobs at once; as many as the GPUs here allow, on Slurm all.  [1 or more]")
+        int | None, typer.Option(help="Jobs at once; by default as many as the GPUs allow, on Slurm all.  [1 or more]")
     ] = None,
-    hours: Annotated[float, typer.Option(help="Time limit of a job; beyond it the job is restarted and resumes.")] = 24,
+    hours: Annotated[float, typer.Option(help="Time limit of a job in hours; it is then restarted and resumes.")] = 24,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, list the jobs with tokens and time; run nothing.")
     ] = False,
@@ -55,15 +55,9 @@ def sweep(
     """
     if quick and full:
         raise UserError("--quick and --full exclude each other: name one")
-    given = {
-        "probes": probes,
-        "preset": "quick" if quick else "full" if full else "default",
-        "points": points,
-        "seed": seed,
-        "chat": chat,
-        "data": data,
-        "dtype": dtype,
-    }
+    preset = "quick" if quick else "full" if full else "default"
+    given: dict[str, Any] = {"probes": probes, "preset": preset, "points": points, "seed": seed, "chat": chat}
+    given |= {"data": data, "dtype": dtype}
     from maskwise.experiments.sweep.sweep_file import DiagnoseOptions, read_sweep
 
     options = {name: value for name, value in given.items() if value != getattr(DiagnoseOptions(), name)}
@@ -74,14 +68,13 @@ def sweep(
         from maskwise.experiments.sweep.workers import WorkerRequest
     request = WorkerRequest(executor, workers, gpus_per_job, hours, partition)
     swept = run_jobs(file or models, None, options, request, out, dry_run)
-    found = swept.result
     if json:
-        print_json(found)
+        print_json(swept.result)
     elif dry_run:
-        _print_plan(found)
+        _print_plan(swept.result)
     else:
-        _print_results(found, swept.tables)
-    if found.failed:
+        _print_results(swept.result, swept.tables)
+    if swept.result.failed:
         raise typer.Exit(1)
 
 

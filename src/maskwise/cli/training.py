@@ -8,17 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.cli.common import (
-    CheckWeights,
-    Dtype,
-    Json,
-    ModelName,
-    echo,
-    known_device,
-    print_json,
-    whole_numbers,
-    writable,
-)
+from maskwise.cli import common
+from maskwise.cli.common import echo, known_device, print_json, whole_numbers, writable
 from maskwise.cli.early import check_data, check_models
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -27,28 +18,28 @@ from maskwise.training.checked_settings import settings_from, train_settings
 from maskwise.training.reporters import check_reporters
 from maskwise.training.training_settings import PRESET_PAIRS, TrainSettings, TuneSettings
 
-Tensorboard = Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Write OUT/logs.")]
+Tensorboard = Annotated[bool | None, typer.Option("--tensorboard/--no-tensorboard", help="Log to OUT/logs.")]
 ReportTo = Annotated[
     str | None,
-    typer.Option(help="wandb, tensorboard, mlflow, separated by commas, or none; TensorBoard if not given and there."),
+    typer.Option(help="wandb, tensorboard, mlflow, separated by commas, or none. Default: TensorBoard, if installed."),
 ]
 TrainingDevice = Annotated[str | None, typer.Option(help="cpu or cuda.", callback=known_device)]
 
 
 @takes_fields(TrainSettings, changes="default")
 def train(
-    model: ModelName,
+    model: common.ModelName,
     data: Annotated[Path, typer.Option(help="Text, or .jsonl with text, messages, prompt/completion.")],
     out: Annotated[Path, typer.Option(help="Folder for the adapter or checkpoint.", callback=writable)],
     options: Any = None,
     tensorboard: Tensorboard = None,
     report_to: ReportTo = None,
-    dtype: Dtype = "auto",
+    dtype: common.Dtype = "auto",
     device: TrainingDevice = None,
-    check_weights: CheckWeights = True,
-    json: Json = False,
+    check_weights: common.CheckWeights = True,
+    json: common.Json = False,
 ) -> None:
-    """Train a masked diffusion model on documents. Run again, it resumes where it stopped."""
+    """Train a masked diffusion model on documents. Run it again to resume."""
     settings = train_settings(options | {"widen": whole_numbers(options["widen"])})
     given = (settings, dtype, device, tensorboard, check_weights, report_to)
     _train("maskwise.training.train:train", model, data, out, given, json)
@@ -56,7 +47,7 @@ def train(
 
 @takes_fields(TuneSettings, changes="paper-base")
 def tune(
-    model: ModelName,
+    model: common.ModelName,
     data: Annotated[
         Path | None, typer.Option(help="Pairs as .jsonl (prompt/answer or completion, messages, ...), or text.")
     ] = None,
@@ -69,12 +60,12 @@ def tune(
     options: Any = None,
     tensorboard: Tensorboard = None,
     report_to: ReportTo = None,
-    dtype: Dtype = "auto",
+    dtype: common.Dtype = "auto",
     device: TrainingDevice = None,
-    check_weights: CheckWeights = True,
-    json: Json = False,
+    check_weights: common.CheckWeights = True,
+    json: common.Json = False,
 ) -> None:
-    """Tune a model to ignore appended masks (mask-agnostic loss, LoRA). Run again, it resumes where it stopped."""
+    """Tune a model with LoRA so that appended masks do not change its answers. Run it again to resume."""
     settings = settings_from(preset, options)
     data = data or PRESET_PAIRS.get(preset)
     if data is None:

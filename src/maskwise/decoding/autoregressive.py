@@ -45,9 +45,7 @@ def continue_causal(
     first: int = 0,
 ) -> list[list[int]]:
     """The new tokens of each prompt, max_new_tokens of them, or fewer with early_stop (the end token included).
-
-    first: the number of the first prompt in the whole call, for messages.
-    """
+    first: the number of the first prompt in the whole call, for messages."""
     ends = list(end_tokens(model) if options.end_ids is None else options.end_ids)
     settings: dict[str, Any] = {
         "max_new_tokens": options.max_new_tokens,
@@ -90,9 +88,7 @@ class _NonfiniteWatch(LogitsProcessor):
 
 class _GumbelNoise(LogitsProcessor):
     """Adds noise to the logits, so that the largest is a sample.
-
-    transformers' own sampling draws for all prompts from one global generator.
-    """
+    transformers' own sampling draws for all prompts from one global generator."""
 
     def __init__(self, options: DecodingOptions, chance: Chance) -> None:
         self.options, self.chance = options, chance

@@ -80,9 +80,7 @@ def _plan_within(prompts: Sequence[Sequence[int]], mask_id: int, new: int, block
 @dataclass(frozen=True)
 class Sheet:
     """The canvases of S sequences on the device, concatenated; decoding changes them in place.
-
-    There is one more position at the end, to which padding writes.
-    """
+    There is one more position at the end, to which padding writes."""
 
     ids: Tensor  # [T+1] int64
     order: Tensor  # [T+1] int64, the step at which each position was committed, -1 before
@@ -177,9 +175,7 @@ class Frame:
 @dataclass(frozen=True)
 class SoftSheet:
     """Soft masks of a sheet, changed in place: a mask's embedding mixed with those of its likeliest tokens.
-
-    Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206.
-    """
+    Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206."""
 
     embeds: Tensor  # [T+1, d]
     ready: Tensor  # [T+1] bool

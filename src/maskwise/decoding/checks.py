@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-
 from maskwise.decoding.options import DecodingOptions
 from maskwise.models.checkpoints.configuration import configured_block, read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
@@ -12,21 +10,14 @@ from maskwise.models.families import Family
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.tokenizer import TURN_ENDS
 from maskwise.support.errors import UserError
-from maskwise.support.randomness import torch_generator
 
 
 def end_tokens(model: Model) -> tuple[int, ...]:
     """The model's end-of-text token first, then the tokens that end a turn."""
-    ids: list[int] = []
     tokenizer = model.tokenizer
-    if tokenizer is not None and tokenizer.eos_token_id is not None:
-        ids.append(tokenizer.eos_token_id)
-    published = getattr(model.core, "generation_config", None)
-    for configured in (model.core.config.get_text_config().eos_token_id, getattr(published, "eos_token_id", None)):
-        if isinstance(configured, list):
-            ids += configured
-        elif configured is not None:
-            ids.append(configured)
+    holders = (tokenizer, model.core.config.get_text_config(), getattr(model.core, "generation_config", None))
+    stated = [getattr(one, "eos_token_id", None) for one in holders]
+    ids = [token for one in stated for token in (one if isinstance(one, list) else [one]) if token is not None]
     if tokenizer is not None:
         vocabulary = tokenizer.get_vocab()
         ids += [vocabulary[name] for name in TURN_ENDS if name in vocabulary]
@@ -54,11 +45,11 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
                 raise UserError(f"{model.name or model.kind} has no mask token: {name} does not apply, leave it out")
     options = for_model(model, options)
     inside = [sum(token == model.mask_id for token in prompt) for prompt in prompts]
-    _check_length(options, bool(inside) and all(inside), model.block is not None)
-    _check_steps(options, inside, model.block is not None)
-    if options.end_ids is None:
+    options.check_masks(inside, model.block is not None)
+    given = options.end_ids is not None
+    if not given:
         options = replace(options, end_ids=end_tokens(model))
-    _check_ends(model, options)
+    _check_ends(model, options, given)
     check_prompts(model, prompts, options.max_new_tokens)
     return options
 
@@ -114,44 +105,14 @@ def is_approximate(model: Model, options: DecodingOptions) -> bool:
     return options.cache == "dual" and cut
 
 
-def _check_length(options: DecodingOptions, masks_inside: bool, any_length: bool) -> None:
-    new, block = options.max_new_tokens, options.block
-    if new == 0 and not masks_inside:
-        raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more, or a prompt with masks")
-    if block is not None and new == 0:
-        raise UserError("without new tokens there is nothing to cut into blocks: leave block out")
-    if block is not None and new % block and not any_length:
-        raise UserError(f"block {block} does not divide max_new_tokens {new}: choose a block that does")
-
-
-def _check_steps(options: DecodingOptions, inside: Sequence[int], own_grid: bool) -> None:
-    """inside: the number of masks inside each prompt. own_grid: blocks of any length share the steps."""
-    steps, blocks = options.steps, 1 if own_grid else options.blocks
-    if steps is None:
-        return
-    if steps % blocks:
-        raise UserError(f"steps {steps} do not divide into {blocks} blocks: give a multiple of {blocks}")
-    # The first block also holds the masks inside the prompt, so the later ones are the smallest.
-    smallest = options.max_new_tokens // blocks + (min(inside, default=0) if blocks == 1 else 0)
-    if options.strategy.count_function is not None and steps // blocks > smallest:
-        raise UserError(f"{steps} steps for {smallest * blocks} masks: at most one step per mask")
-
-
-def _check_ends(model: Model, options: DecodingOptions) -> None:
+def _check_ends(model: Model, options: DecodingOptions, given: bool) -> None:
     ids = options.end_ids or ()
     if (options.forbid_end or options.late_end or options.early_stop) and not ids:
         raise UserError("the model names no end token: pass end_ids, or leave forbid_end, late_end and early_stop out")
     if any(not 0 <= token < model.vocab for token in ids):
-        raise UserError(f"end_ids {list(ids)} has a token outside 0..{model.vocab - 1}")
-
-
-def make_generator(model: Model, generator: torch.Generator | None) -> torch.Generator:
-    """The caller's generator, or one of the seed 0."""
-    return generator if generator is not None else torch_generator("generate", 0, device=model.device)
-
-
-def check_generators(generators: Sequence[torch.Generator], prompts: int) -> list[torch.Generator]:
-    """One generator per prompt."""
-    if len(generators) != prompts:
-        raise UserError(f"{prompts} prompts but {len(generators)} generators: give one each, or one for all")
-    return list(generators)
+        where = (
+            f"end_ids {list(ids)}"
+            if given
+            else f"eos_token_id of {model.name or model.kind} (config.json, generation_config.json)"
+        )
+        raise UserError(f"{where} has a token outside 0..{model.vocab - 1}: correct it")

@@ -25,9 +25,7 @@ def likeliest(logits: Tensor) -> tuple[Tensor, Tensor | None]:
 
 def ranks(score: Tensor, open: Tensor) -> Tensor:
     """The rank of each row of a sequence by score, best first, ties to the left, closed rows last. [S, W] each.
-
-    An open row at minus infinity still ranks before every closed one.
-    """
+    An open row at minus infinity still ranks before every closed one."""
     lowest = torch.finfo(score.dtype).min
     score = score.nan_to_num(torch.inf, torch.inf, lowest).masked_fill(~open, float("-inf"))
     order = score.argsort(dim=-1, descending=True, stable=True)
@@ -37,9 +35,7 @@ def ranks(score: Tensor, open: Tensor) -> Tensor:
 
 def best_rows(score: Tensor, open: Tensor, count: Tensor) -> Tensor:
     """score and open [S, W], count [S] -> [S, W], True at the `count` open rows of the highest score, ties to the left.
-
-    NaN counts as infinity, and minus infinity as the lowest finite number.
-    """
+    NaN counts as infinity, and minus infinity as the lowest finite number."""
     kernel = _kernel(score) if score.dtype == torch.float32 and open.shape[1] <= WIDEST else None
     if kernel is not None:
         return kernel.best_rows(score, open, count)

@@ -48,9 +48,7 @@ def outcomes(
     given: Mapping[str, float] | None = None,
 ) -> Outcomes:
     """The distribution over filled canvases under a rule, with the given parameters in place of its own.
-
-    `steps` as in `generate`: one token a step when left out; adaptive strategies take none.
-    """
+    `steps` as in `generate`: one token a step when left out; adaptive strategies take none."""
     found = find_strategy(rule)
     parameters = found.complete(given)
     if parameters.get("alg_temp"):  # its draws count by their values, and only their order is enumerated
@@ -140,9 +138,7 @@ def _step(
 
 def _proposals(logits: Tensor, open: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Every combination of tokens the open rows may propose: its branch [N], the tokens [N, W], its probability [N].
-
-    logits [G, W, V], open [W], now [G, W]; closed rows keep their tokens.
-    """
+    logits [G, W, V], open [W], now [G, W]; closed rows keep their tokens."""
     p = logits.double().softmax(dim=-1)[:, open]  # [G, O, V]
     choices = list(product(range(logits.shape[-1]), repeat=p.shape[1]))
     grid = torch.tensor(choices, dtype=torch.int64).view(len(choices), p.shape[1])  # [S, O]

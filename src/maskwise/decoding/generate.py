@@ -12,17 +12,17 @@ import torch
 
 from maskwise.decoding.autoregressive import check_causal, continue_causal, sample_canvases, uses_own_sampler
 from maskwise.decoding.canvas import Block, plan
-from maskwise.decoding.checks import check_generators, check_request, for_model, make_generator
+from maskwise.decoding.checks import check_request, for_model
 from maskwise.decoding.divergence import Divergence, check_divergence
 from maskwise.decoding.history.snapshot import Snapshot
 from maskwise.decoding.history.voting import Ballot
 from maskwise.decoding.known_names import chosen_options, refuse_other_mask
 from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
-from maskwise.decoding.prompt_ids import encode_prompts, listed_prompts
+from maskwise.decoding.prompt_ids import encode_prompts, listed_prompts, note_other_masks
 from maskwise.decoding.strategies import Strategy
 from maskwise.decoding.strategies.levenshtein import decode_with_edits, uses_edit_tokens
-from maskwise.decoding.traces import TraceFile, recorded_settings, trace_of
+from maskwise.decoding.traces import recorded_settings, trace_file, trace_of
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.locations import refuse_swapped
 from maskwise.models.checkpoints.opening import opened_model
@@ -147,10 +147,11 @@ def _recorded(
     on_step: OnStep,
 ) -> Generations:
     """Decodes batch by batch and records settings, traces and, on request, the divergence from exact decoding."""
+    note_other_masks(model, prompts, options.max_new_tokens == 0)
     options = for_model(model, options)
     if divergence:
         check_divergence(model, options)
-    with nullcontext() if out is None else TraceFile(Path(out)) as file:
+    with nullcontext() if out is None else trace_file(Path(out)) as write:
         ids = encode_prompts(model, prompts, options.chat, today=True)
         if seed is not None:
             generator = prompt_generators(model, seed, ids)
@@ -169,8 +170,8 @@ def _recorded(
                 for number, generation in enumerate(generations, first)
             ]
             found.traces.extend(traces)
-            if file is not None:
-                file.append(traces)
+            if write is not None:
+                write(traces)
 
         found.extend(decode(model, ids, options, generator, on_step, batch, keep))
     if options.vote is not None and not any(first_match(options.vote, one.text) for one in found):
@@ -201,8 +202,9 @@ def decode(
     number of its first prompt and its generations."""
     if batch is not None and batch < 1:
         raise UserError(f"batch {batch} holds no prompt: give 1 or more")
-    each = check_generators(generator, len(prompts)) if isinstance(generator, Sequence) else None
-    shared = make_generator(model, generator) if not isinstance(generator, Sequence) else None
+    if isinstance(generator, Sequence) and len(generator) != len(prompts):
+        raise UserError(f"{len(prompts)} prompts but {len(generator)} generators: give one each, or one for all")
+    draws = torch_generator("generate", 0, device=model.device) if generator is None else generator
     own, edits = False, uses_edit_tokens(model, options)
     if edits and on_step is not None:
         raise UserError("blocks with insertion and deletion are not shown step by step: leave on_step or edit out")
@@ -215,11 +217,10 @@ def decode(
     found: list[Generation] = []
     with model.lock, _weights_laid_out(model, options.steps or options.max_new_tokens):
         for first, last in _batches(model, prompts, options, batch, on_step is not None):
-            draws = shared if each is None else each[first:last]
-            assert draws is not None
+            own_draws = draws if isinstance(draws, torch.Generator) else list(draws[first:last])
             ours = decode_with_edits if edits else partial(_decode_batch, on_step=on_step, first=first)
             decode_batch = sample_canvases if own else ours
-            part = decode_batch(model, prompts[first:last], options, draws)
+            part = decode_batch(model, prompts[first:last], options, own_draws)
             found += part
             if on_batch is not None:
                 on_batch(first, part)
@@ -267,9 +268,7 @@ def _batches(
     model: Model, prompts: Sequence[Sequence[int]], options: DecodingOptions, batch: int | None, watched: bool
 ) -> list[tuple[int, int]]:
     """First and last + 1 of the prompts that are decoded together, so that a call takes the memory of a batch.
-
-    A callback is shown all canvases of a call, so with one there is one batch, unless its size is given.
-    """
+    A callback is shown all canvases of a call, so with one there is one batch, unless its size is given."""
     if batch is not None or watched:
         return passes([1] * len(prompts), batch or max(len(prompts), 1))
     rows = 1 if model.causal else (options.block or options.max_new_tokens)
@@ -289,12 +288,10 @@ def _batches(
 @torch.no_grad()
 def greedy_answers(model: Model, prompts: list[list[int]], length: int, masks: int) -> list[list[int]]:
     """The first `length` new tokens of each prompt, decoded greedily one per step, the most confident first.
-
-    `masks` further masks follow and stay masks.
-    """
+    `masks` further masks follow and stay masks."""
     new = length + masks
     options = check_request(model, prompts, DecodingOptions(max_new_tokens=new))
-    loop = DecodingLoop(model, options, prompts, make_generator(model, None), None)
+    loop = DecodingLoop(model, options, prompts, torch_generator("generate", 0, device=model.device), None)
     with model.lock, _weights_laid_out(model, length), closing(loop.passes):
         for block in _answer_blocks(model, prompts, length, new):
             if sequences := [s for s, slots in enumerate(block.slots) if slots]:
@@ -310,13 +307,9 @@ def _answer_blocks(model: Model, prompts: list[list[int]], length: int, new: int
     if model.block is None:
         return plan(prompts, model.mask_id, new, "blocks", length, None)[:1]
     ends = [len(prompt) + length for prompt in prompts]
-    return [
-        replace(
-            block,
-            slots=[[place for place in slots if place < end] for slots, end in zip(block.slots, ends, strict=True)],
-        )
-        for block in plan(prompts, model.mask_id, new, "blocks", model.block, None, model.block)
-    ]
+    blocks = plan(prompts, model.mask_id, new, "blocks", model.block, None, model.block)
+    kept = [[[p for p in own if p < end] for own, end in zip(block.slots, ends, strict=True)] for block in blocks]
+    return [replace(block, slots=slots) for block, slots in zip(blocks, kept, strict=True)]
 
 
 def _weights_laid_out(model: Model, forwards: int) -> AbstractContextManager[None]:

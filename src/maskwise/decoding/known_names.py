@@ -9,7 +9,7 @@ from typing import Any
 
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, Strategy, find_strategy, strategy_named_by
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, flag
 from maskwise.support.nearest import nearest
 
 
@@ -26,16 +26,11 @@ class KnownName:
 
     @property
     def flag(self) -> str:
-        return _flag(self.name)
+        return flag(self.name)
 
 
 _REMASKING = {"low_confidence": "low-confidence", "random": "random"}
-_ALG = {
-    "origin": "dream-origin",
-    "maskgit_plus": "dream-maskgit-plus",
-    "topk_margin": "dream-topk-margin",
-    "entropy": "dream-entropy",
-}
+_ALG = {alg: f"dream-{alg.replace('_', '-')}" for alg in ("origin", "maskgit_plus", "topk_margin", "entropy")}
 KNOWN_NAMES = (
     KnownName("gen_length", "LLaDA", int, "max_new_tokens"),
     KnownName("block_length", "LLaDA", int, "block"),
@@ -49,10 +44,6 @@ KNOWN_NAMES = (
 )
 _BY_NAME = {known.name: known for known in KNOWN_NAMES}
 _DEFAULT = DecodingOptions()
-
-
-def _flag(option: str) -> str:
-    return f"--{option.replace('_', '-')}"
 
 
 def is_known(name: str) -> bool:
@@ -94,7 +85,7 @@ def with_our_names(options: Mapping[str, Any], named: Mapping[str, Any]) -> dict
         known = _BY_NAME[name]
         if known.option and name != "alg_temp":
             if found[known.option] != getattr(_DEFAULT, known.option):
-                raise UserError(f"{known.flag} is {_flag(known.option)} here: give one of them")
+                raise UserError(f"{known.flag} is {flag(known.option)} here: give one of them")
             found[known.option] = _value(known, value)
     if "max_length" in given:
         raise UserError("--max-length counts the prompt's tokens too: give --max-new-tokens, the new ones alone")

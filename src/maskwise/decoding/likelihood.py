@@ -253,9 +253,7 @@ def every_subset(n: int) -> tuple[Tensor, Tensor]:
 
 def sampled_subsets(n: int, samples: int, chance: torch.Generator) -> tuple[Tensor, Tensor]:
     """Sets drawn for the Monte Carlo estimate, each set once, with its share of the weight n / size / samples.
-
-    The sizes step evenly round 1..n from a random start: each is uniform, and together they cover the range.
-    """
+    The sizes step evenly round 1..n from a random start: each is uniform, and together they cover the range."""
     start = torch.randint(n, (), generator=chance, device=chance.device).cpu()
     sizes = (start + torch.arange(samples) * n // samples) % n + 1
     order = torch.rand(samples, n, generator=chance, device=chance.device).cpu().argsort(dim=1)
@@ -309,9 +307,7 @@ def _passes(layouts: Iterator[_Layout]) -> Iterator[list[LayoutPart]]:
 
 def _read(model: Model, parts: list[LayoutPart]) -> tuple[Tensor, Tensor]:
     """One forward pass: log-probability of every asked answer token, and whether it was the likeliest one.
-
-    The log-probability is NaN where logits are not finite.
-    """
+    The log-probability is NaN where logits are not finite."""
     device = model.device
     lengths = torch.tensor([0, *(q.ids.shape[1] for q, first, last in parts for _ in range(first, last))])
     batch = Batch(

@@ -32,9 +32,7 @@ def decoded_text(model: Model, ids: Sequence[int]) -> str:
 
 class DecodingLoop:
     """The decoding of one batch of prompts by a masked model.
-
-    options: those that `check_request` gives. first: the number of the first prompt in the whole call, for messages.
-    """
+    options: those that `check_request` gives. first: the number of the first prompt in the whole call, for messages."""
 
     def __init__(
         self,
@@ -83,9 +81,7 @@ class DecodingLoop:
 
     def fill(self, block: Block, sequences: list[int], steps: list[int] | None = None) -> list[int]:
         """Fills the block's masks in these sequences; returns the sequences that continue with the next block.
-
-        steps: of each sequence; by default one for each mask.
-        """
+        steps: of each sequence; by default one for each mask."""
         masks = [len(block.slots[s]) for s in sequences]
         schedule = block_schedule(self.options, masks, steps or masks, self.model.device)
         grid = Grid.over(self.sheet, sequences, [block.slots[s] for s in sequences])

@@ -6,144 +6,102 @@ on it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
 from textwrap import fill
 from typing import Any
 
-from maskwise.decoding.strategies import Strategy, find_strategy
+from maskwise.decoding.strategies import STRATEGIES, Strategy, find_strategy
 from maskwise.diffusion.objectives.soft_mask import SoftMask
 from maskwise.support.errors import UserError
 
 CANVASES = ("fixed", "blocks", "growing", "window")
 CACHES = ("none", "prefix", "dual")
-_NUMBERS = (
-    "max_new_tokens",
-    "steps",
-    "block",
-    "temperature",
-    "window",
-    "refresh",
-    "top_k",
-    "top_p",
-    "guidance",
-    "edit",
-)
+_NUMBERS = ["max_new_tokens", "steps", "block", "temperature", "window", "refresh", "top_k", "top_p"]
+_NUMBERS += ["guidance", "edit"]
 
 
-def _about(
-    help: str, masked_only: bool = False, short: str | None = None, at_least: int | None = None
-) -> dict[str, Any]:
-    """masked_only: has no meaning for an autoregressive model. short: a one-letter name on the command line.
-
-    at_least: for the help; the checks below refuse less.
-    """
-    return {"help": help, "masked_only": masked_only, "short": short, "at_least": at_least}
+def _option(
+    default: Any, help: str, masked_only: bool = False, at_least: int | None = None, short: str = "", **more: Any
+) -> Any:
+    """masked_only: has no meaning for an autoregressive model. at_least: for the help; the checks below refuse less.
+    short: a one-letter name on the command line."""
+    about = {"help": help, "masked_only": masked_only, "short": short or None, "at_least": at_least}
+    return field(default=default, metadata=about, **more)
 
 
 @dataclass(frozen=True)
 class DecodingOptions:
     """How text is generated. What can be checked without a model is checked when the value is made."""
 
-    max_new_tokens: int = field(
-        default=64,
-        metadata=_about("Masks appended to the prompt: the length of the generation canvas.", short="n", at_least=0),
+    max_new_tokens: int = _option(
+        64, "Masks appended to the prompt: the length of the generation canvas.", short="n", at_least=0
     )
-    steps: int | None = field(
-        default=None,
-        metadata=_about("Steps in total, over all blocks; when left out, one token per step.", True, at_least=1),
+    steps: int | None = _option(
+        None, "Steps in total, over all blocks; by default one token per step.", True, at_least=1
     )
-    block: int | None = field(
-        default=None,
-        metadata=_about(
-            "Tokens per block, decoded block by block from left to right; when left out, one block.", True, at_least=1
-        ),
+    block: int | None = _option(
+        None, "Tokens per block, decoded block by block from left to right; by default one block.", True, at_least=1
     )
-    rule: str | Strategy = field(
-        default="low-confidence",
-        metadata=_about("Unmasking strategy: which tokens a step commits (LLaDA: remasking, Dream: alg).", True),
+    rule: str | Strategy = _option(  # noqa: RUF009
+        "low-confidence", "Unmasking strategy: which tokens a step commits (LLaDA: remasking, Dream: alg).", True
     )
-    canvas: str | None = field(
-        default=None,
-        metadata=_about(
-            "Generation canvas, the masks shown to the model: fixed (default), blocks (default with a block), growing "
-            "(none past the active block) or window (the nearest ones past it).",
-            True,
-        ),
+    canvas: str | None = _option(
+        None,
+        "Generation canvas, the masks shown to the model: fixed (default), blocks (default with a block), growing "
+        "(none past the active block) or window (the nearest ones past it).",
+        True,
     )
-    cache: str = field(
-        default="none",
-        metadata=_about(
-            "Key-value cache: none, prefix (left of the active block) or dual (right of it too); approximate, except "
-            "for block diffusion models. Wu et al., Fast-dLLM, arXiv 2505.22618.",
-            True,
-        ),
+    cache: str = _option(
+        "none",
+        "Key-value cache: none, prefix (left of the active block) or dual (right of it too); approximate, except "
+        "for block diffusion models. Wu et al., Fast-dLLM, arXiv 2505.22618.",
+        True,
     )
-    temperature: float = field(default=0.0, metadata=_about("Sampling temperature; 0 is greedy.", at_least=0))
-    parameters: Mapping[str, float] | None = field(
-        default=None, hash=False, metadata=_about("Parameters of the unmasking strategy, such as tau=0.8.", True)
+    temperature: float = _option(0.0, "Sampling temperature; 0 is greedy.", at_least=0)
+    parameters: Mapping[str, float] | None = _option(
+        None, "Parameters of the unmasking strategy, such as tau=0.8.", True, hash=False
     )
-    window: int | None = field(
-        default=None,
-        metadata=_about("Masks shown past the active block, for the canvas window; approximate.", True, at_least=0),
+    window: int | None = _option(
+        None, "Masks shown past the active block, for the canvas window; approximate.", True, at_least=0
     )
-    refresh: int | None = field(
-        default=None,
-        metadata=_about(
-            "Steps between full forward passes, for a cache; when left out, one per block.", True, at_least=1
-        ),
+    refresh: int | None = _option(
+        None, "Steps between full forward passes, for a cache; by default one per block.", True, at_least=1
     )
-    top_k: int | None = field(default=None, metadata=_about("Sample among the k likeliest tokens.", at_least=1))
-    top_p: float | None = field(
-        default=None,
-        metadata=_about("Sample among the fewest tokens whose probabilities add up to this, over 0 and at most 1."),
+    top_k: int | None = _option(None, "Sample among the k likeliest tokens.", at_least=1)
+    top_p: float | None = _option(
+        None, "Sample among the fewest tokens whose probabilities add up to this, over 0 and at most 1."
     )
-    guidance: float = field(
-        default=0.0,
-        metadata=_about(
-            "Scale of classifier-free guidance; above 0 a step takes two forward passes.", True, at_least=0
-        ),
+    guidance: float = _option(
+        0.0, "Scale of classifier-free guidance; above 0 a step takes two forward passes.", True, at_least=0
     )
-    forbid_end: bool = field(default=False, metadata=_about("Never generate the end token."))
-    late_end: bool = field(
-        default=False, metadata=_about("Commit end tokens only when nothing else is left in the block.", True)
+    forbid_end: bool = _option(False, "Never generate the end token.")
+    late_end: bool = _option(False, "Commit end tokens only when nothing else is left in the block.", True)
+    early_stop: bool = _option(
+        False, "Stop a sequence at an end token with no mask before it; the rest becomes end tokens."
     )
-    early_stop: bool = field(
-        default=False,
-        metadata=_about("Stop a sequence at an end token with no mask before it; the rest becomes end tokens."),
+    end_ids: tuple[int, ...] | None = _option(None, "Ids of the end tokens; by default the model's own.")
+    soft_mask: SoftMask | None = _option(  # noqa: RUF009
+        None,
+        "Soft masking: show open masks as mixtures of the tokens predicted for them. Hersche et al., arXiv 2510.17206.",
+        True,
     )
-    end_ids: tuple[int, ...] | None = field(
-        default=None, metadata=_about("Ids of the end tokens; when left out, the model's own.")
+    edit: float | None = _option(
+        None,
+        "Token editing, for adaptive strategies: replace a committed token of the active block if another one has "
+        "a probability above this. Published values: LLaDA2.1: 0.9, with threshold=0.95; LLaDA2.2, which can also "
+        "insert and delete tokens: 0, with threshold=0.5.",
+        True,
     )
-    soft_mask: SoftMask | None = field(
-        default=None,
-        metadata=_about(
-            "Soft masking: show open masks as mixtures of the tokens predicted for them. Hersche et al., arXiv "
-            "2510.17206.",
-            True,
-        ),
+    vote: str | None = _option(
+        None,
+        "Temporal self-consistency: the answer that most steps agree on, later ones weighing more, in place of the "
+        "last step's; this regular expression finds it. Wang et al., arXiv 2508.09138.",
+        True,
     )
-    edit: float | None = field(
-        default=None,
-        metadata=_about(
-            "Token editing: replace a committed token of the active block where another has a probability above this; "
-            "for adaptive strategies. LLaDA2.1 was trained for it (its code: 0.9, threshold 0.95); LLaDA2.2 also "
-            "inserts and deletes (0, threshold 0.5).",
-            True,
-        ),
-    )
-    vote: str | None = field(
-        default=None,
-        metadata=_about(
-            "Temporal self-consistency: the answer that most steps agree on, later ones weighing more, in place of the "
-            "last step's; this regular expression finds it. Wang et al., arXiv 2508.09138.",
-            True,
-        ),
-    )
-    chat: bool | None = field(
-        default=None,
-        metadata=_about("Put text prompts through the tokenizer's chat template; when left out, where there is one."),
+    chat: bool | None = _option(
+        None, "Put text prompts through the tokenizer's chat template; by default if it has one."
     )
 
     def __post_init__(self) -> None:
@@ -155,10 +113,8 @@ class DecodingOptions:
             object.__setattr__(self, "soft_mask", SoftMask() if self.soft_mask else None)
         if self.end_ids is not None:
             object.__setattr__(self, "end_ids", tuple(self.end_ids))
-        self.strategy.complete(self.parameters)
-        self._check_length()
+        self.strategy.complete(self.parameters, STRATEGIES)
         self._check_canvas()
-        self._check_cache()
         self._check_sampling()
         self._check_strategy()
 
@@ -200,13 +156,30 @@ class DecodingOptions:
             "end_ids": None if self.end_ids is None else list(self.end_ids),
         }
 
-    def _check_length(self) -> None:
+    def check_masks(self, inside: Sequence[int], own_grid: bool) -> None:
+        """Refuses blocks and steps that do not fit the masks.
+        inside: the number of masks inside each prompt. own_grid: blocks of any length share the steps."""
+        new, block, steps, blocks = self.max_new_tokens, self.block, self.steps, 1 if own_grid else self.blocks
+        if new == 0 and not (inside and all(inside)):
+            raise UserError(f"max_new_tokens {new} leaves nothing to generate: give 1 or more, or a prompt with masks")
+        if block is not None and new == 0:
+            raise UserError("without new tokens there is nothing to cut into blocks: leave block out")
+        if block is not None and new % block and not own_grid:
+            raise UserError(f"block {block} does not divide max_new_tokens {new}: choose a block that does")
+        if steps is None:
+            return
+        if steps % blocks:
+            raise UserError(f"steps {steps} do not divide into {blocks} blocks: give a multiple of {blocks}")
+        # The first block also holds the masks inside the prompt, so the later ones are the smallest.
+        smallest = new // blocks + (min(inside, default=0) if blocks == 1 else 0)
+        if self.strategy.count_function is not None and steps // blocks > smallest:
+            raise UserError(f"{steps} steps for {smallest * blocks} masks: at most one step per mask")
+
+    def _check_canvas(self) -> None:
         if self.max_new_tokens < 0:
             raise UserError(f"max_new_tokens {self.max_new_tokens} leaves nothing to generate: give 1 or more")
         if self.block is not None and self.block < 1:
             raise UserError(f"block {self.block} holds no token: give 1 or more, or leave block out")
-
-    def _check_canvas(self) -> None:
         if self.chosen_canvas not in CANVASES:
             raise UserError(f"unknown canvas {self.canvas!r}: choose one of {', '.join(CANVASES)}")
         if self.canvas == "fixed" and self.block is not None:
@@ -217,8 +190,6 @@ class DecodingOptions:
             raise UserError("canvas window needs window, the number of masks shown past the active block")
         if self.canvas != "window" and self.window is not None:
             raise UserError(f"window is an option of the canvas window, not of {self.chosen_canvas}")
-
-    def _check_cache(self) -> None:
         if self.cache not in CACHES:
             raise UserError(f"unknown cache {self.cache!r}: choose one of {', '.join(CACHES)}")
         if self.refresh is not None and (self.cache == "none" or self.refresh < 1):
@@ -230,10 +201,12 @@ class DecodingOptions:
                 f"temperature {self.temperature} is not a number, 0 or more: 0 is greedy, 1 samples the model's own "
                 "distribution"
             )
+        if self.forbid_end and self.early_stop:
+            raise UserError("with forbid_end no end token is written, so early_stop has no effect: leave one out")
         if self.top_k is not None and self.top_k < 1:
             raise UserError(f"top_k {self.top_k} keeps no token: give 1 or more")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UserError(f"top_p {self.top_p} is outside 0..1")
+            raise UserError(f"top_p {self.top_p} is out of range: it must be over 0 and at most 1")
         if not 0 <= self.guidance < float("inf"):
             raise UserError(f"guidance {self.guidance} is not a number, 0 or more: 0 is none")
 

@@ -1,5 +1,6 @@
 """Prompts of a command from its argument, a file or standard input, and the answers to score. Imports no torch."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +9,13 @@ from typing import IO, TYPE_CHECKING, Any
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records, read_text
 from maskwise.tasks.columns import MESSAGES, PAIR_WORDS, PAIRS, Conversation, TextPair, keys_in_words, read_row
-from maskwise.tasks.tables import located_rows
+from maskwise.tasks.tables import located_rows, note_json_lines
 
 if TYPE_CHECKING:
     from maskwise.models.generation import PromptInput
+
+# How models write their masks.
+MASK_LIKE = re.compile(r"\[MASK\]|<\|?(?:mdm_)?mask\|?>", re.IGNORECASE)
 
 # The prompt of `maskwise generate` without an argument: a document that the embedded models can continue.
 TRY = """Word: otter
@@ -45,7 +49,9 @@ def read_prompts(file: Path) -> "Sequence[PromptInput]":
     """One prompt per line; a .jsonl file has one JSON object with a "prompt" or "messages" per line."""
     if file.suffix in (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet"):
         return [_prompt(row, where) for where, row in located_rows(file)]
-    return prompts_of(read_text(file, "save it as .txt, a prompt a line, or as .jsonl or .csv").split("\n"), str(file))
+    text = read_text(file, "save it as .txt, a prompt a line, or as .jsonl or .csv")
+    note_json_lines(file, text)
+    return prompts_of(text.split("\n"), str(file))
 
 
 def _prompt(row: Any, where: str) -> "PromptInput":
@@ -91,5 +97,7 @@ def read_requests(data: Records) -> list[ScoreRequest]:
     for where, row in located_rows(data):
         content = read_row(row, where, (*PAIRS, MESSAGES), f"{PAIR_WORDS}, or messages")
         assert not isinstance(content, str)
+        if not content.turns[-1]["content"]:
+            raise UserError(f"{where} has an answer of no tokens: write at least one")
         found.append(ScoreRequest(where, dict(row), content))
     return found

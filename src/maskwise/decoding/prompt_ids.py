@@ -1,13 +1,15 @@
 """From prompts to token ids: plain text, chats, or ids as they are."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeGuard
 
+from maskwise.decoding.prompt_files import MASK_LIKE
 from maskwise.models.generation import Messages, PromptInput
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import render_chat
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.files import is_writable
 
 
@@ -55,12 +57,37 @@ def encode_prompts(
         elif not is_writable(prompt):
             raise UserError(f"prompt {number} is not UTF-8 text, or holds half a surrogate pair: write it as UTF-8")
         elif model.tokenizer is None:
-            raise UserError(f"{model.name or model.kind} has no tokenizer: give prompt {number} as token ids")
+            place = model.name or model.kind
+            raise UserError(f"{place} has no tokenizer: copy its tokenizer.json there, or give prompt {number} as ids")
         elif has_chat_template(model) if chat is None else chat:
             encoded.append(chat_ids(model, [{"role": "user", "content": prompt}], today=today))
         else:
             encoded.append(text_ids(model, prompt))
     return encoded
+
+
+def note_other_masks(model: Model, prompts: Sequence[object], fills_only: bool) -> None:
+    """One line where a prompt has the mask of another model, which is plain text to this one.
+
+    fills_only: nothing else was asked for, so that it is refused.
+    """
+    tokenizer, mask_id = model.tokenizer, model.mask_id
+    if tokenizer is None or model.family.noised:
+        return
+    own = None if mask_id is None else tokenizer.convert_ids_to_tokens(mask_id)
+    found = [one[0] for text in prompts if isinstance(text, str) for one in MASK_LIKE.finditer(text)]
+    other = next((one for one in found if own is None or one not in own), None)
+    if other is None:
+        return
+    name = model.name or model.kind
+    line = f"{other} in a prompt is plain text to {name}, whose mask is {own}: write that to have a place filled in"
+    if own is None:
+        line = (
+            f"{other} in a prompt is plain text to {name}, which is autoregressive and fills in no masks: leave it out"
+        )
+    if fills_only:
+        raise UserError(line)
+    warnings.warn(line, UserNotice, stacklevel=5)
 
 
 def _whole(token: Any, number: int) -> int:

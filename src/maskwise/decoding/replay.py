@@ -56,9 +56,7 @@ class Recordings:
 
     def forget_the_oldest(self) -> bool:
         """Drops the oldest of too many passes, uncaptured ones first; returns whether captured ones are left.
-
-        Uncaptured passes are still counted: the first pass of a block may repeat only twice in a generation.
-        """
+        Uncaptured passes are still counted: the first pass of a block may repeat only twice in a generation."""
         recorded = [shape for shape, repeat in self.repeats.items() if repeat.recorded is not None]
         others = [shape for shape in self.repeats if shape not in recorded]
         kept = {*[*others, *recorded][-MOST_KEPT:]}
@@ -165,13 +163,8 @@ class Passes:
 
 
 def _copy(batch: Batch) -> Batch:
-    return replace(
-        batch,
-        ids=None if batch.ids is None else batch.ids.clone(),
-        embeds=None if batch.embeds is None else batch.embeds.clone(),
-        offsets=batch.offsets.clone(),
-        starts=batch.starts.clone(),
-    )
+    tensors: Any = {name: getattr(batch, name) for name in ("ids", "embeds", "offsets", "starts")}
+    return replace(batch, **{name: one.clone() for name, one in tensors.items() if one is not None})
 
 
 def _refill(repeat: _Repeat, batch: Batch) -> None:
@@ -204,8 +197,7 @@ def graph_recorder(device: torch.device) -> Recorder:
     return record
 
 
-# What a recording depends on
-
+SDPA_KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 TORCHS_OWN = frozenset(vars(nn.Module())) - {"training"}
 
 
@@ -220,10 +212,7 @@ def network_state(model: Model) -> tuple[Any, ...]:
         torch.get_autocast_dtype(kind),
         torch.get_float32_matmul_precision(),
         torch.are_deterministic_algorithms_enabled(),
-        torch.backends.cuda.flash_sdp_enabled(),
-        torch.backends.cuda.mem_efficient_sdp_enabled(),
-        torch.backends.cuda.math_sdp_enabled(),
-        torch.backends.cuda.cudnn_sdp_enabled(),
+        *(getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in SDPA_KERNELS),
     )
     return (*settings, *(part for module in _modules(model.net) for part in _module_state(module)))
 

@@ -38,17 +38,13 @@ def sharpen(logits: Tensor, temperature: float, top_k: int | None, top_p: float 
 
 def propose(sharpened: Tensor, temperature: float, chance: Chance) -> tuple[Tensor, Tensor | None]:
     """One token per row: the likeliest, or with a temperature a sample (Gumbel trick). [S, W, V] -> [S, W].
-
-    Also their log-probabilities, if the kernel computes them (end_of_step.py).
-    """
+    Also their log-probabilities, if the kernel computes them (end_of_step.py)."""
     return (gumbel(sharpened, chance).argmax(dim=-1), None) if temperature > 0 else likeliest(sharpened)
 
 
 def gumbel(sharpened: Tensor, chance: Chance) -> Tensor:
     """Noisy logits, the largest of which is a draw from their softmax. [S, W, V] -> [S, W, V] float64.
-
-    Float64 as in LLaDA's reference: in float32 the noise's tail is cut and samples become too safe.
-    """
+    Float64 as in LLaDA's reference: in float32 the noise's tail is cut and samples become too safe."""
     draws = uniform(tuple(sharpened.shape), chance, sharpened.device, torch.float64)
     return sharpened.double() - (-draws.log()).log()
 

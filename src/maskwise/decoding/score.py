@@ -59,23 +59,17 @@ def score(
     >>> found.log_likelihood < 0 and found.method
     'exact'
     """
+    if on_pass is not None and not callable(on_pass):
+        raise UserError("on_pass must be a function, which is called with two numbers after each forward pass")
     requests = read_requests(data)
-    opened = opened_model(model, dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory)
-    return score_requests(opened, requests, method, samples, masks, seed, on_pass)
+    choices: Any = {"weights": weights, "any_base": any_base, "device_map": device_map, "max_memory": max_memory}
+    choices |= {"dtype": dtype, "device": device, "adapter": adapter, "check_weights": check_weights}
+    return score_requests(opened_model(model, **choices), requests, method, samples, masks, seed, on_pass)
 
 
-def score_requests(
-    model: Model,
-    requests: Sequence[ScoreRequest],
-    method: str = "auto",
-    samples: int = 128,
-    masks: int = 0,
-    seed: int = 0,
-    on_pass: Callable[[int, int], None] | None = None,
-) -> list[Likelihood]:
-    return log_likelihoods(
-        model, [_encoded(model, request) for request in requests], method, samples, masks, seed, on_pass
-    )
+def score_requests(model: Model, requests: Sequence[ScoreRequest], *options: Any, **named: Any) -> list[Likelihood]:
+    """options, named: those of `log_likelihoods`."""
+    return log_likelihoods(model, [_encoded(model, request) for request in requests], *options, **named)
 
 
 def _encoded(model: Model, request: ScoreRequest) -> tuple[str, str] | tuple[list[int], list[int]]:

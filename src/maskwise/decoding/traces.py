@@ -1,9 +1,9 @@
 """Records of a call of `generate`: its settings, one trace per prompt, and their file."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from maskwise.decoding.checks import end_tokens, is_approximate
@@ -35,38 +35,25 @@ def recorded_settings(model: Model, options: DecodingOptions) -> dict[str, Any]:
     ends = end_tokens(model) if options.end_ids is None else options.end_ids
     settings = options.summary() | {"chat": chat, "end_ids": list(ends)}
     if model.causal:
-        shared = {
-            option.name: settings[option.name] for option in fields(options) if not option.metadata["masked_only"]
-        }
-        return shared | {"kind": "autoregressive"}
+        shared = [option.name for option in fields(options) if not option.metadata["masked_only"]]
+        return {name: settings[name] for name in shared} | {"kind": "autoregressive"}
     return settings | {"masks": options.max_new_tokens, "approximate": is_approximate(model, options)}
 
 
-class TraceFile:
+@contextmanager
+def trace_file(out: Path) -> Iterator[Callable[[Iterable[dict[str, Any]]], None]]:
     """A .jsonl file that is written whole: finished batches go to FILE.partial, which gets its name at the end."""
+    partial = partial_of(out)
 
-    def __init__(self, out: Path) -> None:
-        self.out, self.partial = out, partial_of(out)
-
-    def __enter__(self) -> "TraceFile":
-        refuse_unwritable(self.out)
-        self._write([], append=False)  # an empty file in place of what a killed command left
-        return self
-
-    def append(self, traces: Iterable[dict[str, Any]]) -> None:
-        self._write(traces, append=True)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, place: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            return
-        with writing(self.out, f"the generations are in {self.partial}"):
-            self.partial.replace(self.out)
-
-    def _write(self, traces: Iterable[dict[str, Any]], append: bool) -> None:
+    def write(traces: Iterable[dict[str, Any]], append: bool = True) -> None:
         try:
-            with open_own(self.partial, append=append) as file:
+            with open_own(partial, append=append) as file:
                 file.writelines(f"{to_json(trace)}\n".encode() for trace in traces)
         except OSError as problem:
-            raise UserError(f"cannot write {self.partial}: {problem.strerror}") from None
+            raise UserError(f"cannot write {partial}: {problem.strerror}") from None
+
+    refuse_unwritable(out)
+    write([], append=False)  # an empty file in place of what a killed command left
+    yield write
+    with writing(out, f"the generations are in {partial}"):
+        partial.replace(out)

@@ -24,16 +24,12 @@ class ObjectiveSettings(Protocol):
 
     @property
     def schedule(self) -> str: ...
-
     @property
     def weighted(self) -> bool: ...
-
     @property
     def block(self) -> int | None: ...
-
     @property
     def soft_share(self) -> float: ...
-
     @property
     def parameters(self) -> Mapping[str, float]: ...
 

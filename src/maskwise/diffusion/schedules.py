@@ -78,12 +78,8 @@ class Geometric:
         return self.low ** (1 - t) * self.high**t
 
 
-SCHEDULES: dict[str, Schedule] = {
-    "linear": Linear(),
-    "cosine": Cosine(),
-    "polynomial": Polynomial(),
-    "geometric": Geometric(),
-}
+_ALL: tuple[Schedule, ...] = (Linear(), Cosine(), Polynomial(), Geometric())
+SCHEDULES = {type(schedule).__name__.lower(): schedule for schedule in _ALL}
 
 
 def step_weight(schedule: Schedule, earlier: "Tensor", later: "Tensor") -> "Tensor":

@@ -56,21 +56,13 @@ def mask_agnostic(
     prompt: Tensor, answer: Tensor, draw: Draw, mask_id: int, alpha: float = 0.1, beta: float = 1.0
 ) -> Views:
     """The two views of a pair and the weights of their rows: CE gets alpha / (p n_m), TV beta * p / n_m.
-
-    alpha = 0 is TV alone, beta = 0 CE alone.
-    """
+    alpha = 0 is TV alone, beta = 0 CE alone."""
     noised = torch.cat([prompt, torch.where(draw.masked, mask_id, answer)])
     places = draw.masked.nonzero()[:, 0]
     first, second = (torch.cat([noised, noised.new_full((masks,), mask_id)]) for masks in (draw.l1, draw.l2))
     amount = len(places)
-    return Views(
-        first,
-        second,
-        len(prompt) + places,
-        answer[places],
-        torch.full((amount,), alpha / (draw.p * amount)),
-        torch.full((amount,), beta * draw.p / amount),
-    )
+    ce, tv = (torch.full((amount,), one) for one in (alpha / (draw.p * amount), beta * draw.p / amount))
+    return Views(first, second, len(prompt) + places, answer[places], ce, tv)
 
 
 def pad_visibly(views: Sequence[Views], token: int) -> list[Views]:
@@ -85,9 +77,7 @@ def pad_visibly(views: Sequence[Views], token: int) -> list[Views]:
 
 def mask_agnostic_call(model: Model, views: Sequence[Views], one_branch: bool = False) -> Call:
     """Both views of all pairs as one ragged batch; the loss returns `LinearCeTv`, means over the pairs.
-
-    `one_branch` stops the gradient at the second view's hidden states.
-    """
+    `one_branch` stops the gradient at the second view's hidden states."""
     batch = Batch.pack([view.first for view in views] + [view.second for view in views], model.device)
     index = model.locate_all(batch, [view.rows for view in views] * 2)
     targets, ce_weights, tv_weights = _loss_rows(views, model.device)

@@ -37,8 +37,6 @@ from maskwise.support.errors import UserError
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "recall", "nelbo")
 SCORES = ("degradation", "mask_tax", "locality")
 OTHER_MOST = "the most masks are not as many in both"
-
-
 QUICK_POINTS, QUICK_MASKS = 7, (2, 20, 200)  # six probes share what the quick diagnosis spends on one
 
 
@@ -74,24 +72,6 @@ def refuse_other_questions(run: RunOnDisk, name: str, settings: Settings) -> Non
                 f"{new} for the model; run maskwise diagnose {name} with the settings of that run, and compare the two "
                 "folders"
             )
-
-
-def run_of(
-    name: str,
-    settings: Settings,
-    dtype: str,
-    device: str | None,
-    batch_tokens: int | None,
-    command: str | None = None,
-    check_weights: bool = True,
-    any_base: bool = False,
-) -> Path:
-    """The run folder a name means: itself, or one made now by asking the model."""
-    if (Path(name) / MANIFEST).exists():
-        return Path(name)
-    model = open_model(name, dtype=dtype, device=device, check_weights=check_weights, any_base=any_base)
-    model.compile_for_long_work()
-    return diagnose(model, settings, batch_tokens=batch_tokens, command=command)
 
 
 @dataclass(frozen=True)
@@ -179,19 +159,20 @@ def compare(
     for one in models:
         if isinstance(one, RunOnDisk):
             folders.append(one.folder)
-        elif isinstance(one, Model):
-            folders.append(diagnose(one, settings, batch_tokens=batch_tokens, command=command))
-        else:
-            place = own_device(device)
-            folders.append(run_of(str(one), settings, dtype, place, batch_tokens, command, check_weights, any_base))
+            continue
+        if not isinstance(one, Model):
+            if (Path(one) / MANIFEST).exists():
+                folders.append(Path(one))
+                continue
+            one = open_model(one, dtype, own_device(device), check_weights=check_weights, any_base=any_base)
+            one.compile_for_long_work()
+        folders.append(diagnose(one, settings, batch_tokens=batch_tokens, command=command))
     result, readings = compare_runs(folders)
     return Comparison(result.models, result.changes, result.reduction, result.baseline, readings)
 
 
 def compare_runs(folders: Sequence[Path]) -> tuple[ComparisonResult, list[Reading]]:
     """What `maskwise compare --json` prints, and the runs as the page shows them."""
-    if len(folders) < 2:
-        raise UserError("name at least two models or run folders to compare")
     readings = read_all(folders)
     if len(readings) < 2:
         raise UserError("these are the same run folder: name two different ones")
@@ -201,9 +182,7 @@ def compare_runs(folders: Sequence[Path]) -> tuple[ComparisonResult, list[Readin
     with records_as_strangers_wrote_them(folders):
         shared = shared_counts(readings)
         models = {reading.label: figures_of(reading, shared) for reading in readings}
-        changes = {
-            reading.label: changes_between(runs[0], run) for reading, run in zip(readings[1:], runs[1:], strict=True)
-        }
+        changes = {reading.label: changes_between(runs[0], reading.run) for reading in readings[1:]}
     second = changes[readings[1].label]
     return ComparisonResult(
         recovered=second.mask_loss,
@@ -244,11 +223,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
     held_out = reading.entries("nelbo")
     by_count = by_steps(of_probe(reading.run, "few-steps"))
     steps = {count: degradation(records) for count, records in by_count.items()}
-    recalled = [
-        entry.accuracy
-        for entry in reading.entries("recall")
-        if with_two_masks(entry.condition) and entry.accuracy is not None
-    ]
+    recall = [entry for entry in reading.entries("recall") if with_two_masks(entry.condition)]
     two = next((e for e in counts if e.masks == 2), None)
     most = max(counts, key=lambda e: e.masks, default=None)
     at_two, at_most = (None if end is None else end.accuracy for end in (two, most))
@@ -263,7 +238,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         mask_loss=None if at_two is None or at_most is None else at_two - at_most,
         nll_k2=nll_two,
         nll_most_masks=nll_most,
-        recall=_mean(recalled),
+        recall=_mean([e.accuracy for e in recall if e.accuracy is not None]),
         most_masks=max((e.masks for e in counts), default=None),
         mask_counts=sorted(e.masks for e in alike),
         nelbo=None if held_out == [] or held_out[0].nll is UNSET else held_out[0].nll,
@@ -293,20 +268,19 @@ def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
     own = pairs["mask-count"]
     most = {max((r.masks for r in side), default=0) for side in own}
     same_most = len(most) == 1
-    then_two, now_two = ([r for r in side if r.masks == 2] for side in own)
-    then_most, now_most = ([r for r in side if r.masks in most] for side in own)
+    few = [[r for r in side if r.masks == 2] for side in own]
+    many = [[r for r in side if r.masks in most] for side in own]
+    not_alike = null_score(OTHER_MOST)
     return Changes(
         reduction=reduction(*own),
         few_steps={steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
         few_steps_reduction=reduction(*pairs["few-steps"], group="steps"),
-        mask_loss=loss_recovered(*own) if same_most else null_score(OTHER_MOST),
+        mask_loss=loss_recovered(*own) if same_most else not_alike,
         recall=accuracy_change(*pairs["recall"], keep=with_two_masks),
         accuracy_k2=accuracy_change(*own, keep=lambda c: c["masks"] == 2),
-        accuracy_most_masks=(
-            accuracy_change(*own, keep=lambda c: c["masks"] in most) if same_most else null_score(OTHER_MOST)
-        ),
-        nll_k2=mean_change(then_two, now_two, "nll"),
-        nll_most_masks=mean_change(then_most, now_most, "nll") if same_most else null_score(OTHER_MOST),
+        accuracy_most_masks=accuracy_change(*own, keep=lambda c: c["masks"] in most) if same_most else not_alike,
+        nll_k2=mean_change(few[0], few[1], "nll"),
+        nll_most_masks=mean_change(many[0], many[1], "nll") if same_most else not_alike,
         multi_step_accuracy=accuracy_change(*pairs["few-steps"], keep=lambda c: True),
         nelbo=mean_change(*pairs["nelbo"], field="nll"),
         confidence=mean_change(*own, field="confidence"),
@@ -322,9 +296,7 @@ def with_two_masks(condition: Condition) -> bool:
 def same_number(before: Sequence[Record], after: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
     """The records of the main number of relevant examples that both hold: an unfinished run may lack the other's."""
     common = [number for number in numbers_in(before) if number in numbers_in(after)]
-    if not common:
-        return [], []
-    return with_number(before, common[0]), with_number(after, common[0])
+    return (with_number(before, common[0]), with_number(after, common[0])) if common else ([], [])
 
 
 def _mean(values: Sequence[float]) -> float | None:

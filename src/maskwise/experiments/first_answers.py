@@ -20,8 +20,9 @@ from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
 from maskwise.records.groups import ColumnGroup, Group
 from maskwise.scoring.changes import paired_difference, paired_nats, recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult
-from maskwise.scoring.intervals import accuracy_interval
+from maskwise.scoring.intervals import accuracy_interval, means_of
 from maskwise.support.errors import UserNotice
+from maskwise.support.grouping import grouped
 
 MASKS = 200
 
@@ -78,8 +79,10 @@ class FirstToken(NamedTuple):
 
 def answer(model: Model, questions: Sequence[PreparedQuestion], options: Mapping[str, Any], masks: int) -> list[Marked]:
     written = first_tokens(model, [question.prompt for question in questions], options, masks)
-    nll = [one.nll(question.answer_id) for question, one in zip(questions, written, strict=True)]
-    return marked(questions, [one.token for one in written], nll)
+    return [
+        Marked(question.task, question.point, one.token == question.answer_id, one.nll(question.answer_id))
+        for question, one in zip(questions, written, strict=True)
+    ]
 
 
 def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[Marked]:
@@ -91,16 +94,9 @@ def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[
         ids = (*question.prompt, *[model.mask_id] * MASKS)
         extra = tuple(range(start + 2, length))
         prompts.append(ChangedPrompt(ids, start, question.answer_id, MASKS, extra=extra, attention=BIASED))
-    found = ask_changed(model, prompts)
-    return marked(questions, [one.token for one in found], [one.nll for one in found])
-
-
-def marked(
-    questions: Sequence[PreparedQuestion], tokens: Sequence[int | None], nll: Sequence[float | None]
-) -> list[Marked]:
     return [
-        Marked(question.task, question.point, token == question.answer_id, nats)
-        for question, token, nats in zip(questions, tokens, nll, strict=True)
+        Marked(question.task, question.point, one.token == question.answer_id, one.nll)
+        for question, one in zip(questions, ask_changed(model, prompts), strict=True)
     ]
 
 
@@ -147,9 +143,7 @@ def answer_columns(answers: Sequence[Marked]) -> Group:
 
 def answer_tables(sides: Sequence[Sequence[Marked]]) -> dict[str, np.ndarray]:
     """[points, sides] of each task; all sides answered the same questions in the same order."""
-    by_task: dict[str, list[list[float]]] = {}
-    for same in zip(*sides, strict=True):
-        by_task.setdefault(same[0].task, []).append([float(one.correct) for one in same])
+    by_task = grouped((same[0].task, [float(one.correct) for one in same]) for same in zip(*sides, strict=True))
     return {task: np.array(rows) for task, rows in by_task.items()}
 
 
@@ -173,18 +167,13 @@ def with_both_ends(entry: MitigationResult, found: BothEnds, tuned: int | None, 
         difference=change.difference,
         difference_low=change.low,
         difference_high=change.high,
-        nll_two_masks=_mean_nll(found.two_masks[tuned]),
-        nll=_mean_nll(answers),
+        nll_two_masks=_mean_nll(few),
+        nll=_mean_nll(many),
         nll_difference=paired_nats(many, base).get("nll"),
         recovered=UNSET if entry.cure == baseline else recovered_share(answer_tables(sides)),
     )
 
 
-def _mean_nll(answers: Sequence[Marked]) -> float | None:
+def _mean_nll(answers: Group) -> float | None:
     """Mean over tasks; None where an answer has no likelihood."""
-    by_task: dict[str, list[float]] = {}
-    for one in answers:
-        if one.nll is None:
-            return None
-        by_task.setdefault(one.task, []).append(one.nll)
-    return float(np.mean([np.mean(nats) for nats in by_task.values()]))
+    return float(means_of(answers.by_task("nll")).mean()) if answers.has("nll") else None

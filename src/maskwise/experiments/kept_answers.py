@@ -13,8 +13,6 @@ FILE = "cures.partial.jsonl"
 
 
 class KeptAnswer(Typed, frozen=True, kw_only=True):
-    """A line of the file: how a mitigation answered a question."""
-
     cure: str
     task: str
     point: Count
@@ -57,10 +55,7 @@ class KeptAnswers:
 
     def _write(self, objects: Iterable[Mapping[str, Any]], append: bool = True) -> None:
         assert self.file is not None
-        with (
-            writing(f"into {self.file.parent}", "the answers so far are kept"),
-            open_own(self.file, append) as opened,
-        ):
+        with writing(f"into {self.file.parent}", "the answers so far are kept"), open_own(self.file, append) as opened:
             opened.write("".join(to_json(one) + "\n" for one in objects).encode())
 
     def forget(self) -> None:

@@ -119,8 +119,6 @@ def rows_for(adapters: Sequence[TunedAdapter]) -> tuple[Mitigation, ...]:
 
 @dataclass(frozen=True)
 class Exam:
-    """The questions all mitigations are given."""
-
     points: int = 3  # per task
     relevant: int = 5
     distractors: int = 10
@@ -182,22 +180,22 @@ def cures(
         raise UserError(f"--points must be at least 1, not {points}")
     folder = None if out is None else make_folder(Path(out))
     given = [adapter] if isinstance(adapter, str | Path) else adapter or []
+    if not isinstance(given, Sequence):
+        raise UserError(f"adapter must be a name, a path or a list of them, not {adapter!r}")
+    if twice := [one for one in given if given.count(one) > 1]:
+        raise UserError(f"the adapter {twice[0]} is named twice: name each once")
     if not isinstance(model, Model):
         family = find_family(model)
         refuse_without_masks(str(model), family.causal, family)
         for one in given:
             examine(model, one, any_base)
-    opened = opened_model(model, dtype, device, check_weights=check_weights, any_base=any_base)
+    opened = opened_model(model, dtype=dtype, device=device, check_weights=check_weights, any_base=any_base)
     refuse_without_masks(opened.name, opened.mask_id is None, opened.family)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
     homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name
-    adapters = [
-        with_method(
-            open_model(name, opened.dtype, opened.device, home, check_weights=check_weights, any_base=any_base), home
-        )
-        for home in homes
-    ]
+    tuned = partial(open_model, name, opened.dtype, opened.device, check_weights=check_weights, any_base=any_base)
+    adapters = [with_method(tuned(home), home) for home in homes]
     exam = replace(DEFAULT, points=points or DEFAULT.points, seed=seed)
     models = [opened, *(one.model for one in adapters)]
     kept = KeptAnswers(folder, _identity(models, exam) if folder is not None else {})
@@ -223,12 +221,8 @@ def cures(
 
 def _identity(models: Sequence[Model], exam: Exam) -> Mapping[str, Any]:
     """The identity of a comparison: it is resumed only if this is the same."""
-    return {
-        "models": list(map(fingerprint, models)),
-        "exam": [exam.points, exam.seed],
-        "maskwise": __version__,
-        "likelihoods": True,
-    }
+    asked = {"models": list(map(fingerprint, models)), "exam": [exam.points, exam.seed]}
+    return asked | {"maskwise": __version__, "likelihoods": True}
 
 
 def compare_mitigations(
@@ -254,8 +248,8 @@ def compare_mitigations(
     used = {name: found for name, one in mitigations.items() if one and (found := model_for(one, model, adapters))}
     run = {name: one for name, one in mitigations.items() if one is not None and name in used}
     answers = _answers(questions, model, adapters, run, used, advance, kept)
-    accuracy, low, high = accuracy_interval(answer_columns(answers.two_masks[None]))
     reference = answers.two_masks[None]
+    accuracy, low, high = accuracy_interval(answer_columns(reference))
     change = paired_difference(answer_columns(answers.by_name[BASELINE.name]), answer_columns(reference))
     right = sum(one.correct for one in reference)
     return Mitigations(
@@ -363,12 +357,6 @@ def _entry(mitigation: Mitigation, found: BothEnds, adapters: Sequence[TunedAdap
     entry = MitigationResult(
         cure=mitigation.name,
         paper=mitigation.paper,
-        accuracy=None,
-        low=None,
-        high=None,
-        difference=None,
-        difference_low=None,
-        difference_high=None,
         tokens_per_pass=mitigation.tokens_per_pass,
         training="none" if tuned is None else trained,
     )

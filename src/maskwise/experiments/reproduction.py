@@ -47,23 +47,22 @@ def reproduce(
     on_phase(f"{questions} questions as the card says")
     started = time.perf_counter()
     right = answers(opened, card, data)
-    taken = time.perf_counter() - started
     asked = variations(card)
-    count = affordable(card, asked, questions, taken, 60 * budget)
+    count = affordable(card, asked, questions, time.perf_counter() - started, 60 * budget)
     measured, not_tried = [], []
-    for number, (setting, value) in enumerate(asked):
+    for number, (setting, value) in enumerate(asked, 1):
+        named = f"{setting} {_short(value)}"
         if count is None:
-            not_tried.append(f"{setting} {_short(value)}: the budget of {budget:g} minutes is spent")
+            not_tried.append(f"{named}: the budget of {budget:g} minutes is spent")
             continue
-        on_phase(f"{setting} {_short(value)} on {count} questions ({number + 1} of {len(asked)})")
+        on_phase(f"{named} on {count} questions ({number} of {len(asked)})")
         other = card.changed(setting, value)
         try:
             used = open_model(card.model, other.dtype, device) if other.dtype != card.dtype else opened
             changed = answers(used, other, data, count)
+            measured.append(varied(setting, value, right[:count], changed, len(asked)))
         except UserError as problem:
-            not_tried.append(f"{setting} {_short(value)}: {problem}")
-            continue
-        measured.append(varied(setting, value, right[:count], changed, len(asked)))
+            not_tried.append(f"{named}: {problem}")
     return reproduction_of(card, right, measured, not_tried, time.perf_counter() - started)
 
 
@@ -139,10 +138,9 @@ def reproduction_of(
     measured = share_of(100 * float(right.mean()), len(right))
     difference = compared(measured, published)
     assert difference.low is not None and difference.high is not None
-    agrees = difference.low <= 0 <= difference.high
     found = sorted(found, key=lambda one: -abs(one.difference))
     known = next((one for one in found if one.low > 0 or one.high < 0), None)
-    return Reproduction(
+    reproduced = Reproduction(
         model=card.model,
         task=card.task,
         settings={name: getattr(card, name) for name in SETTINGS},
@@ -151,34 +149,30 @@ def reproduction_of(
         note=card.note,
         measured=measured,
         difference=difference,
-        agrees=agrees,
-        sentence=_sentence(measured, published, difference, agrees, known, found),
+        agrees=difference.low <= 0 <= difference.high,
+        sentence="",
         variations=found,
         moves_most=None if known is None else known.setting,
         not_tried=not_tried,
         seconds=round(seconds, 1),
     )
+    return reproduced.changed(sentence=_sentence(reproduced, known))
 
 
-def _sentence(
-    measured: ShareInterval,
-    published: ShareInterval,
-    difference: ShareInterval,
-    agrees: bool,
-    known: VariedSetting | None,
-    found: Sequence[VariedSetting],
-) -> str:
+def _sentence(found: Reproduction, known: VariedSetting | None) -> str:
+    """known: the variation that moves the score most."""
+    measured, difference = found.measured, found.difference
     ends = f"{tenths(difference.low or 0.0)} to {tenths(difference.high or 0.0)}"
-    verdict = "agrees with" if agrees else "differs from"
+    verdict = "agrees with" if found.agrees else "differs from"
     line = (
         f"The measured score, {tenths(measured.value)} % of {measured.questions} questions, {verdict} the published "
-        f"{tenths(published.value)} % (difference {tenths(difference.value)} points, 95 % interval {ends})."
+        f"{tenths(found.published.value)} % (difference {tenths(difference.value)} points, 95 % interval {ends})."
     )
     if known is not None:
         moved = f"{tenths(known.difference)} points ({tenths(known.low)} to {tenths(known.high)})"
         return f"{line} Of the settings tried, {known.setting} = {_short(known.value)} moves it most: {moved}."
-    if found:
-        return f"{line} No single setting of the {len(found)} tried is known to move it."
+    if found.variations:
+        return f"{line} No single setting of the {len(found.variations)} tried is known to move it."
     return f"{line} No other setting was tried."
 
 

@@ -11,6 +11,7 @@ are its first lines), both with {question} and {answer}. Examples stand before t
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -75,15 +76,8 @@ class ScoreCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def options(self) -> DecodingOptions:
         """How answers are decoded; refuses settings that exclude each other."""
-        return DecodingOptions(
-            max_new_tokens=self.canvas,
-            steps=self.steps,
-            block=self.block,
-            rule=self.strategy,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            chat=self.chat,
-        )
+        pace = (self.canvas, self.steps, self.block, self.strategy)
+        return DecodingOptions(*pace, temperature=self.temperature, top_p=self.top_p, chat=self.chat)
 
     def changed(self, setting: str, value: Any) -> "ScoreCard":
         """The card with another value of one setting, checked as a file would be."""
@@ -111,7 +105,8 @@ def read_card(name: str) -> ScoreCard:
         file = CARDS / f"{name}.yaml"
     if not file.exists():
         raise UserError(f"there is no card {name}{did_you_mean(name, shipped)}")
-    card = read_yaml(file, ScoreCard, REMEDY).checked()
+    known = f"{REMEDY}; a card has {', '.join(ScoreCard.__struct_fields__)}"
+    card = read_yaml(file, ScoreCard, known).checked()
     for setting in card.vary:
         if setting not in SETTINGS:
             raise UserError(f"{file}: vary has no setting {setting!r}{did_you_mean(setting, SETTINGS)}")
@@ -126,9 +121,8 @@ def variations(card: ScoreCard) -> list[tuple[str, Any]]:
     if card.vary:
         return [(setting, value) for setting, values in card.vary.items() for value in values]
     steps, block = card.steps or card.canvas, card.block
-    other_block = None if block is not None and block < card.canvas else next(
-        (size for size in (32, 16, 8) if size < card.canvas and card.canvas % size == 0), None
-    )  # fmt: skip
+    sizes = [size for size in (32, 16, 8) if size < card.canvas and card.canvas % size == 0]
+    other_block = None if (block is not None and block < card.canvas) or not sizes else sizes[0]
     word = ("Answer:", "Solution:") if "Answer:" in card.template else ("A:", "Answer:")  # another one for the answer
     found = [
         ("steps", max(1, steps // 2)),
@@ -143,13 +137,10 @@ def variations(card: ScoreCard) -> list[tuple[str, Any]]:
     ]
     possible = []
     for setting, value in found:
-        if value == getattr(card, setting):
-            continue
-        try:
-            card.changed(setting, value)
-        except UserError:  # settings that exclude each other, such as half the canvas with the same block
-            continue
-        possible.append((setting, value))
+        if value != getattr(card, setting):
+            with suppress(UserError):  # settings that exclude each other, such as half the canvas with the same block
+                card.changed(setting, value)
+                possible.append((setting, value))
     return possible
 
 
@@ -158,6 +149,8 @@ def variations(card: ScoreCard) -> list[tuple[str, Any]]:
 
 def card_questions(card: ScoreCard, data: Path | None) -> tuple[list[Labelled], str]:
     """The prompts with their right answers, and how answers are checked (tasks/checkable.py)."""
+    if card.task == EMBEDDED and data is not None:
+        raise UserError(f"the card's task {card.task} brings its own questions: leave --data out")
     if card.task == EMBEDDED:
         count = EMBEDDED_QUESTIONS if card.questions is None else card.questions
         return list(islice(_embedded(card, count), count)), LETTER_PATTERN

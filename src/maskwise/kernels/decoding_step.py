@@ -154,9 +154,6 @@ def _padded(width: int) -> int:
     return max(SMALLEST, triton.next_power_of_2(width))
 
 
-# The trial
-
-
 def agrees(device: torch.device, widest: int) -> bool:
     """Compares the kernels with plain results on rows with ties, padding, a vocabulary in parts, and `widest` rows."""
     return _likeliest_agree(device) and _rows_agree(device, widest)

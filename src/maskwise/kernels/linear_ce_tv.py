@@ -23,28 +23,15 @@ def ce_tv(
     logits: Tensor, targets: Tensor, ce_weights: Tensor, tv_weights: Tensor, out: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Logits [2n, V] float32 of n rows in two views -> weighted CE [n], weighted TV [n], the gradient [2n, V] in `out`.
-
-    The gradient overwrites the logits where the types agree.
-    """
+    The gradient overwrites the logits where the types agree."""
     rows, width = len(targets), logits.shape[1]
     targets, ce_weights, tv_weights = targets.contiguous(), ce_weights.contiguous(), tv_weights.contiguous()
     grad = logits if out == logits.dtype else torch.empty_like(logits, dtype=out)
     entropy, variation = (torch.empty(rows, dtype=torch.float32, device=logits.device) for _ in range(2))
     block = min(BLOCK, triton.next_power_of_2(width))
     with torch.cuda.device_of(logits):  # Triton launches on the current device
-        _ce_tv_rows[(rows,)](
-            logits,
-            grad,
-            targets,
-            ce_weights,
-            tv_weights,
-            entropy,
-            variation,
-            rows,
-            width,
-            BLOCK_SIZE=block,
-            num_warps=8,
-        )
+        tensors = logits, grad, targets, ce_weights, tv_weights, entropy, variation
+        _ce_tv_rows[(rows,)](*tensors, rows, width, BLOCK_SIZE=block, num_warps=8)
     return entropy, variation, grad
 
 
@@ -142,9 +129,6 @@ def _ce_tv_rows(logits, grad, targets, ce_weights, tv_weights, ce, tv, rows, wid
         hot = tl.where(column == target, half, 0.0)
         tl.store(grad + first + column, p1 * (constant1 + lifted) - hot, mask=inside)
         tl.store(grad + second + column, p2 * (constant2 - lifted) - hot, mask=inside)
-
-
-# The trial
 
 
 def agrees(device: torch.device) -> bool:

@@ -41,9 +41,7 @@ def choose_experts(
     logits: Tensor, bias: Tensor | None, count: int, groups: int, kept: int, normalised: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     """MoE routing: logits [T, E] -> weights (float32) and indices (int64) of the chosen experts, [T, count] each.
-
-    The same as `choice` of models/families/routing.py; of equal experts the first is chosen.
-    """
+    The same as `choice` of models/families/routing.py; of equal experts the first is chosen."""
     logits, bias = logits.contiguous(), None if bias is None else bias.contiguous()
     tokens, experts = logits.shape
     share, chosen = _empty_choice(logits, count)
@@ -275,14 +273,9 @@ def _sums(outputs, place, share, first, second, out, width, COUNT: tl.constexpr,
     tl.store(out + token * width + lane, total.to(kind), mask=inside)
 
 
-# The trial
-
-
 def agrees(device: torch.device, dtype: torch.dtype) -> bool:
     """Compares each kernel with PyTorch, for experts that compute in `dtype`.
-
-    Widths are multiples of 16, as models have them, and less than the next power of two; so are groups.
-    """
+    Widths are multiples of 16, as models have them, and less than the next power of two; so are groups."""
     draws = torch.Generator().manual_seed(0)
     tokens, count, width, experts = 33, 4, 2000, 60
 

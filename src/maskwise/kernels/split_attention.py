@@ -142,9 +142,6 @@ def _combine(parted, sums, out, tokens, parts, ALL: tl.constexpr, HEADS: tl.cons
     tl.store(out + place[:, None] * WIDTH + lane[None, :], output.to(out.dtype.element_ty), mask=inside[:, None])
 
 
-# The trial
-
-
 def agrees(device: torch.device, dtype: torch.dtype, width: int) -> bool:
     """Compares it with SDPA: fewer heads of keys than of queries, one part and several, full tiles and others."""
     return all(_agrees(device, dtype, width, *sizes) for sizes in ((1, 20, 2, 2), (33, 700, 6, 2)))

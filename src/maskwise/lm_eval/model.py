@@ -80,7 +80,14 @@ class MaskwiseLM(LM):
         """
         super().__init__()
         with one_line_of_command():
-            self._open(pretrained, adapter, dtype, device, any_base, arguments)
+            self.options = decoding_options(arguments)
+            # The default of lm-eval's command line is cuda:0.
+            place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
+            self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter, any_base=any_base)
+            self.model.compile_for_long_work()
+            self.tokenizer = self.model.tokenizer
+            if self.tokenizer is None:
+                raise UserError(f"{pretrained} has no tokenizer, so it reads no text")
         self.batch_size = AUTO_BATCH if str(batch_size).startswith("auto") else int(batch_size)
         self.likelihood: dict[str, Any] = {"method": method, "samples": samples, "masks": masks}
         self.check_greedy, self.max_new_tokens = check_greedy, max_new_tokens
@@ -90,24 +97,6 @@ class MaskwiseLM(LM):
         self.masks_of_greedy_check: set[int] = set()
         self.masks_generated: set[int] = set()
         self._device = self.model.device
-
-    def _open(
-        self,
-        pretrained: str,
-        adapter: str | None,
-        dtype: str,
-        device: str | None,
-        any_base: bool,
-        arguments: dict[str, Any],
-    ) -> None:
-        self.options = decoding_options(arguments)
-        # The default of lm-eval's command line is cuda:0.
-        place = device if torch.cuda.is_available() or not str(device).startswith("cuda") else None
-        self.model = open_model(pretrained, dtype=dtype, device=place, adapter=adapter, any_base=any_base)
-        self.model.compile_for_long_work()
-        if self.model.tokenizer is None:
-            raise UserError(f"{pretrained} has no tokenizer, so it reads no text")
-        self.tokenizer = self.model.tokenizer
 
     # What lm-eval asks
 

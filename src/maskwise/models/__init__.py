@@ -16,24 +16,14 @@ from maskwise.models.families import FAMILIES
 from maskwise.support.imports import imported
 
 if TYPE_CHECKING:
-    from maskwise.models.families.dream import DreamConfig as DreamConfig
-    from maskwise.models.families.dream import DreamModel as DreamModel
-    from maskwise.models.families.fast_dllm import Fast_dLLM_QwenForCausalLM as Fast_dLLM_QwenForCausalLM
-    from maskwise.models.families.fast_dllm import FastDLLMConfig as FastDLLMConfig
-    from maskwise.models.families.illada import ILLaDAConfig as ILLaDAConfig
-    from maskwise.models.families.illada import ILLaDAForCausalLM as ILLaDAForCausalLM
-    from maskwise.models.families.llada import LLaDAConfig as LLaDAConfig
-    from maskwise.models.families.llada import LLaDAModelLM as LLaDAModelLM
-    from maskwise.models.families.llada2 import LLaDA2Config as LLaDA2Config
-    from maskwise.models.families.llada2 import LLaDA2MoeModelLM as LLaDA2MoeModelLM
-    from maskwise.models.families.llada_moe import LLaDAMoEConfig as LLaDAMoEConfig
-    from maskwise.models.families.llada_moe import LLaDAMoEModelLM as LLaDAMoEModelLM
-    from maskwise.models.families.nemotron import NemotronLabsDiffusionConfig as NemotronLabsDiffusionConfig
-    from maskwise.models.families.nemotron import NemotronLabsDiffusionModel as NemotronLabsDiffusionModel
-    from maskwise.models.families.sdar import SDARConfig as SDARConfig
-    from maskwise.models.families.sdar import SDARForCausalLM as SDARForCausalLM
-    from maskwise.models.families.sdar import SDARMoeConfig as SDARMoeConfig
-    from maskwise.models.families.sdar import SDARMoeForCausalLM as SDARMoeForCausalLM
+    from maskwise.models.families.dream import DreamConfig, DreamModel
+    from maskwise.models.families.fast_dllm import Fast_dLLM_QwenForCausalLM, FastDLLMConfig
+    from maskwise.models.families.illada import ILLaDAConfig, ILLaDAForCausalLM
+    from maskwise.models.families.llada import LLaDAConfig, LLaDAModelLM
+    from maskwise.models.families.llada2 import LLaDA2Config, LLaDA2MoeModelLM
+    from maskwise.models.families.llada_moe import LLaDAMoEConfig, LLaDAMoEModelLM
+    from maskwise.models.families.nemotron import NemotronLabsDiffusionConfig, NemotronLabsDiffusionModel
+    from maskwise.models.families.sdar import SDARConfig, SDARForCausalLM, SDARMoeConfig, SDARMoeForCausalLM
 
 _CLASSES = {
     path.split(":")[1]: path
@@ -42,7 +32,10 @@ _CLASSES = {
     if path and path.startswith("maskwise.")
 }
 
-__all__ = [*_CLASSES, "embedded_models"]
+__all__ = ["DreamConfig", "DreamModel", "FastDLLMConfig", "Fast_dLLM_QwenForCausalLM", "embedded_models"]
+__all__ += ["ILLaDAConfig", "ILLaDAForCausalLM", "LLaDA2Config", "LLaDA2MoeModelLM", "LLaDAConfig", "LLaDAModelLM"]
+__all__ += ["LLaDAMoEConfig", "LLaDAMoEModelLM", "NemotronLabsDiffusionConfig", "NemotronLabsDiffusionModel"]
+__all__ += ["SDARConfig", "SDARForCausalLM", "SDARMoeConfig", "SDARMoeForCausalLM"]
 
 
 def __getattr__(name: str) -> Any:

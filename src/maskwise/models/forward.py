@@ -75,9 +75,7 @@ def largest_difference(
     net: PreTrainedModel, ours: Tensor, ids: Sequence[int], start: Sequence[int] = (), end: Sequence[int] = ()
 ) -> float:
     """The largest difference between our logits [n, V] of a short sequence and the class's own, relative to theirs.
-
-    start, end: the special tokens that the model interface adds around the sequence.
-    """
+    start, end: the special tokens that the model interface adds around the sequence."""
     framed = torch.tensor([[*start, *ids, *end]], device=ours.device)
     theirs = net(input_ids=framed).logits[0, len(start) : len(start) + len(ids)].float()
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))

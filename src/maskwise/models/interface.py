@@ -97,11 +97,8 @@ class ModelInterface(nn.Module):
     @property
     def recordable(self) -> bool:
         """True if passes like the last one can be captured as CUDA graphs: no module waits for the device."""
-        return (
-            not self.spread
-            and self.family.cuda_graphs
-            and not any(module.waits for module in self.core.modules() if isinstance(module, MayWait))
-        )
+        waits = (module.waits for module in self.core.modules() if isinstance(module, MayWait))
+        return not self.spread and self.family.cuda_graphs and not any(waits)
 
     @property
     def spread(self) -> bool:
@@ -181,15 +178,8 @@ class ModelInterface(nn.Module):
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")
         flash = self._has_ragged_kernels(batch)
-        layout = Layout(
-            batch.offsets,
-            batch.offsets,
-            batch.longest,
-            batch.longest,
-            causal=False,
-            flash=flash,
-            parts=grouped_parts(groups, flash),
-        )
+        whole = batch.offsets, batch.offsets, batch.longest, batch.longest
+        layout = Layout(*whole, causal=False, flash=flash, parts=grouped_parts(groups, flash))
         with self.lock, torch.compiler.set_stance("force_eager"):  # or layers are compiled for every number of parts
             return self._body(self.core, batch, layout)
 
@@ -235,9 +225,7 @@ class ModelInterface(nn.Module):
 
     def locate(self, batch: Batch, sequence: Tensor, position: Tensor) -> Tensor:
         """Flat rows of `hidden` from which the predictions of (sequence[i], position[i]) are read. [n], [n] -> [n].
-
-        Or of any shapes that broadcast.
-        """
+        Or of any shapes that broadcast."""
         source = (position - 1).clamp(min=0) if self.shift else position
         return (batch.offsets[:-1] - batch.starts)[sequence] + source
 
@@ -256,9 +244,7 @@ class ModelInterface(nn.Module):
 
     def first_computed(self, start: int) -> int:
         """The first position to compute if tokens from `start` on have changed and earlier keys and values are cached.
-
-        That is the start of its block, or the row that predicts `start`, if that is earlier.
-        """
+        That is the start of its block, or the row that predicts `start`, if that is earlier."""
         first = self.first_row(start)
         return first if self.block is None else min(first, start // self.block * self.block)
 
@@ -274,11 +260,9 @@ class ModelInterface(nn.Module):
     def locate_all(self, batch: Batch, rows: Sequence[Tensor]) -> Tensor:
         """`locate` for one tensor of positions a sequence, on the host, without waiting for the device."""
         # A list, because torch spreads the repeating of few numbers over all cores, which takes milliseconds.
-        owner = torch.tensor(
-            [number for number, asked in enumerate(rows) for _ in range(len(asked))], dtype=torch.int64
-        )
-        device = batch.offsets.device
-        return self.locate(batch, owner.to(device), torch.cat(list(rows)).to(device))
+        owner = [number for number, asked in enumerate(rows) for _ in range(len(asked))]
+        sequence, device = torch.tensor(owner, dtype=torch.int64), batch.offsets.device
+        return self.locate(batch, sequence.to(device), torch.cat(list(rows)).to(device))
 
     def _check_rows(self, start: int, stop: int, asked: Sequence[int]) -> None:
         last = stop if self.shift else stop - 1
@@ -312,9 +296,8 @@ class ModelInterface(nn.Module):
         value of loss(rows [n, d], head_weight [V, d]).
         """
         if loss is not None and self._own_head is not None:
-            raise UserError(
-                f"{self.name}: its head is more than a product, so no fused loss fits it: train it elsewhere"
-            )
+            more = "its head is more than a product, so no fused loss fits it: train it elsewhere"
+            raise UserError(f"{self.name}: {more}")
         rows = self.hidden(batch)[index]
         return self.head(rows) if loss is None else loss(*self._as_product(rows))
 
@@ -349,29 +332,23 @@ class ModelInterface(nn.Module):
 
     def asked_rows_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
         """`asked_rows`, and their attention weights from the same pass, [S, heads, longest] per layer.
-
-        Gradients flow through the hidden states alone.
-        """
-        self._refuse_unreadable_attention()
-        watch = Watch(index)
-        with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
-            return self.asked_rows(batch, index, watch), self._collected(watch)
+        Gradients flow through the hidden states alone."""
+        return self._watched(index, lambda watch: self.asked_rows(batch, index, watch))
 
     def hidden_and_attention(self, batch: Batch, index: Tensor) -> tuple[Tensor, list[Tensor]]:
         """`hidden`, and from the same forward pass the attention weights of the rows index [n] (`flat_rows`).
+        Gradients flow through the hidden states alone."""
 
-        Gradients flow through the hidden states alone.
-        """
-        self._refuse_unreadable_attention()
-        watch = Watch(index)
-        with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
-            hidden = self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
-        return hidden, self._collected(watch)
+        def hidden(watch: Watch) -> Tensor:
+            return self._body(self.core, batch, replace(self._layout(batch, None, watched=True), watch=watch))
 
-    def _collected(self, watch: Watch) -> list[Tensor]:
-        """The recorded attention of each layer on the model's device, with the heads of all processes."""
-        return all_heads(self.core, [weights.to(self.device) for weights in watch.seen])
+        return self._watched(index, hidden)
 
-    def _refuse_unreadable_attention(self) -> None:
+    def _watched(self, index: Tensor, run: Callable[[Watch], Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """What `run` gives, and the attention of the rows index in each layer, with the heads of all processes."""
         if not self.attention_readable:
             raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
+        watch = Watch(index)
+        with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
+            found = run(watch)
+        return found, all_heads(self.core, [weights.to(self.device) for weights in watch.seen])

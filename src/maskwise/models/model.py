@@ -37,8 +37,8 @@ class Model(ModelInterface):
 
     >>> import maskwise as mw
     >>> model = mw.open("tiny-llada")
-    >>> type(model.net).__mro__[1].__name__, model.kind, model.window
-    ('PreTrainedModel', 'llada', 1536)
+    >>> type(model.net).__name__, model.kind, model.window
+    ('LLaDAModelLM', 'llada', 1536)
     """
 
     def __repr__(self) -> str:
@@ -79,7 +79,10 @@ class Model(ModelInterface):
             ) from None
 
     def generate(
-        self, prompts: Sequence[PromptInput] | PromptInput, *options: Any, **named: Unpack[GenerateArguments]
+        self,
+        prompts: Sequence[PromptInput] | PromptInput | None = None,
+        *options: Any,
+        **named: Unpack[GenerateArguments],
     ) -> Generations:
         """`mw.generate` of this model: continues texts, chats (lists of messages) or lists of token ids.
 
@@ -87,7 +90,10 @@ class Model(ModelInterface):
         >>> len(mw.open("tiny-llada").generate("Once upon a time", max_new_tokens=4)[0].ids)
         4
         """
-        return imported("maskwise.decoding.generate:generate")(self, prompts, *options, **named)
+        if prompts is None and not named:
+            raise UserError("generate needs prompts: give a text, messages, or a list of texts or token ids")
+        given = () if prompts is None else (prompts, *options)  # without prompts its line says what is missing
+        return imported("maskwise.decoding.generate:generate")(self, *given, **named)
 
     def save_pretrained(self, folder: str | Path) -> list[str]:
         """Writes what `mw.open`, and transformers' and PEFT's from_pretrained, open again: the network, or the adapter
@@ -146,6 +152,8 @@ class Model(ModelInterface):
             )
         known = stored_weight(self.core.get_input_embeddings()).shape[0] + self.family.noised  # and its mask
         low, high = min(sequence), max(sequence)
+        if any(isinstance(one, float) for one in sequence):
+            raise UserError(f"{what} holds a number that is not whole: give token ids")
         if low < 0 or high >= known:
             raise UserError(
                 f"{what} has token id {low if low < 0 else high}, outside 0..{known - 1}: "

@@ -55,9 +55,6 @@ def execution_devices(net: "PreTrainedModel") -> list[Any]:
     return [hook.execution_device for name, hook in named if hook is not None and name.rpartition(".")[2].isdigit()]
 
 
-# Targets of adapters
-
-
 def linear_targets(net: "PreTrainedModel") -> str:
     """A regular expression for PEFT, to be matched in full: every linear map in the layers, never the output head.
 

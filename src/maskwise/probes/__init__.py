@@ -1,7 +1,8 @@
 """The probes: what a model is asked, one file each in library/, named as on the command line.
 
-To add a probe, write its file and its line here. Nothing here imports torch, so that probes can be listed at once and a
-report be drawn without it; tensor code is in answers/.
+To add a probe, write its file and its line here. A file says what is asked (`units` or `variants`), then what is
+measured, then how it is shown. Nothing here imports torch, so that probes can be listed at once and a report be drawn
+without it; tensor code is in answers/.
 """
 
 from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ answer can see are not asked; the largest that can be seen is asked in their pla
 "not_visible".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +76,7 @@ def on_grid(setup: Setup, unit: Unit) -> Unit:
     if model.block is None:
         return unit
 
-    def items(points: Sequence[int], done: set[Key]) -> Iterator[Item]:
+    def items(points: Sequence[int], done: Collection[Key]) -> Iterator[Item]:
         for item in unit.items(points, done):
             yield replace(item, prompt=moved_on_grid(model, item.prompt, item.condition.get("offset")))
 

@@ -1,13 +1,13 @@
 """Shared code of the probes over checkable questions: token ids, and the layouts of a canvas."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from maskwise.models.tokenizers.chat import render_chat
-from maskwise.probes.probe import Asker, Item, Setup
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.probes.probe import Asker, ItemMaker, Setup, items_of
+from maskwise.records.record import Condition
 from maskwise.tasks.checkable import CHECKED, EMBEDDED, EMBEDDED_PATTERN, EXACT, embedded_questions
 from maskwise.tasks.datasets import Checkable
 from maskwise.tasks.labelled_exercises import Labelled
@@ -45,17 +45,10 @@ class CanvasLayout:
 
 def layouts(own: Mapping[str, Any]) -> list[CanvasLayout]:
     """One block, then blocks, then a growing canvas; a block that does not cut the canvas is left out."""
-    cut = [
-        (canvas, block)
-        for block in own["blocks"]
-        for canvas in own["canvases"]
-        if block < canvas and canvas % block == 0
-    ]
-    return [
-        *(CanvasLayout(canvas) for canvas in own["canvases"]),
-        *(CanvasLayout(canvas, block) for canvas, block in cut),
-        *(CanvasLayout(canvas, block, grows=True) for canvas, block in cut),
-    ]
+    canvases = own["canvases"]
+    cut = [(canvas, block) for block in own["blocks"] for canvas in canvases if block < canvas and canvas % block == 0]
+    blocks = [CanvasLayout(*sizes, grows=grows) for grows in (False, True) for sizes in cut]
+    return [*map(CanvasLayout, canvases), *blocks]
 
 
 @dataclass(frozen=True)
@@ -93,21 +86,15 @@ def asked_sets(setup: Setup) -> list[AskedSet]:
     return [AskedSet(name, tuple(_asked(setup.asker, one) for one in tests), check) for name, tests, check in sets]
 
 
-def canvas_items(
-    asker: Asker,
-    probe: str,
-    asked: AskedSet,
-    layout: CanvasLayout,
-    condition: Condition,
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
+def canvas_items(asker: Asker, probe: str, asked: AskedSet, layout: CanvasLayout, condition: Condition) -> ItemMaker:
     """Each question followed by the masks of the canvas, on which its answer is to be written."""
-    assert asker.mask_id is not None
-    for key, point, same in still_to_ask(probe, asked.name, points, [condition], done):
+
+    def made(point: int, _: Condition) -> tuple[Prompt, str]:
         one = asked.questions[point]
-        ids = (*one.ids, *[asker.mask_id] * layout.canvas)
-        yield Item(key, same, Prompt(ids, len(one.ids), one.answer_ids[0], layout.shown), one.answer.strip())
+        ids = (*one.ids, *[asker.mask] * layout.canvas)
+        return Prompt(ids, len(one.ids), one.answer_ids[0], layout.shown), one.answer.strip()
+
+    return items_of(probe, asked.name, [condition], made)
 
 
 def _embedded(seed: int, count: int) -> Sequence[Labelled]:

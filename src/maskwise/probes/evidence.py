@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from maskwise.probes.probe import with_nll
 from maskwise.probes.section import Entry
 from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.intervals import mean_over_tasks
+from maskwise.scoring.intervals import Estimate, mean_over_tasks
 
 TIMES_INPUT = "_times_input"  # ends the names of gradient x input in the evidence of records
 GRADIENT_INPUT = "gradient_input"  # its name in entries
@@ -20,7 +20,7 @@ def evidence_means(group: Sequence[Record]) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for name in dict.fromkeys(name for record in group for name in record.evidence):
         values = [(record.task, record.evidence[name]) for record in group if name in record.evidence]
-        found[name], found[f"{name}_low"], found[f"{name}_high"] = mean_over_tasks(values)
+        found |= Estimate.of(mean_over_tasks(values)).named(name)
     return found
 
 
@@ -30,7 +30,7 @@ def entry_per_target(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     records have it."""
     found: dict[str, Entry] = {}
     for target, measure, values in _targets(group):
-        ends = dict(zip((measure, f"{measure}_low", f"{measure}_high"), mean_over_tasks(values), strict=True))
+        ends = Estimate.of(mean_over_tasks(values)).named(measure)
         condition = {**entry.condition, **target}
         name = condition_text(condition)
         found[name] = found.get(name, entry).changed(condition=condition, **ends)

@@ -81,12 +81,11 @@ def few_shot_items(
             key = make_key(variant.probe, episode.task.name, point, variant.condition)
             if key in done:
                 continue
-            order = (variant.location, variant.distractors)
-            if (*order, variant.place) not in encoded:
-                encoded[*order, variant.place] = encode_question(
-                    asker.tokenizer, _order(episode, variant), test, variant.place, asker.chat
-                )
-            yield Item(key, variant.condition, _prompt(asker, encoded[*order, variant.place], variant), test.letter)
+            order = variant.location, variant.distractors, variant.place
+            if order not in encoded:
+                examples = _order(episode, variant)
+                encoded[order] = encode_question(asker.tokenizer, examples, test, variant.place, asker.chat)
+            yield Item(key, variant.condition, _prompt(asker, encoded[order], variant), test.letter)
 
 
 def _order(episode: Episode, variant: Variant) -> tuple[Question, ...]:

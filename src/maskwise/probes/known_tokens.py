@@ -13,7 +13,7 @@ many other sequences of each source, in one pass (`skill_units`): these decide w
 else is measured on them. A user's questions are always pooled.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,9 +21,10 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from maskwise.probes.checked import asked_sets
-from maskwise.probes.probe import Asker, Item, Setup, Unit, units_of
-from maskwise.records.record import Condition, Evidence, FieldTypes, Key, ProbeFields, Record, still_to_ask, struct_of
+from maskwise.probes.probe import Answerer, Setup, Unit, units_for
+from maskwise.records.record import Condition, Evidence, FieldTypes, ProbeFields, Record, struct_of
 from maskwise.scoring.claims import LEVEL
+from maskwise.scoring.intervals import by_task
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.skill import Skill, task_skill
 from maskwise.support.errors import UserError
@@ -75,20 +76,23 @@ def known_prompt(known: KnownSequence, mask_id: int, number: int) -> KnownPrompt
     return KnownPrompt(ids, known.asked[0], known.right[0], len(known.asked), known=known, number=number)
 
 
-def known_items(
-    asker: Asker,
+def known_units(
+    setup: Setup,
     probe: str,
     source: str,
     listed: Sequence[KnownSequence],
     condition: Condition,
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
+    answer: Answerer | None = None,
+    cost: int = 1,
+) -> list[Unit]:
     """The sequences of a source under one condition, with all their asked places masked."""
-    assert asker.mask_id is not None
-    for key, point, asked_as in still_to_ask(probe, source, points, [condition], done):
+    asker = setup.asker
+
+    def made(point: int, _: Condition) -> tuple[Prompt, str]:
         known = listed[point]
-        yield Item(key, asked_as, known_prompt(known, asker.mask_id, point), asker.tokenizer.decode(known.right))
+        return known_prompt(known, asker.mask, point), asker.tokenizer.decode(known.right)
+
+    return units_for(probe, source, len(listed), [condition], made, answer, cost)
 
 
 def known_sequences(setup: Setup, probe: str) -> dict[str, list[KnownSequence]]:
@@ -127,18 +131,15 @@ def skill_units(setup: Setup, probe: str, condition: Condition) -> Iterator[Unit
         return
     other = replace(setup, settings=replace(setup.settings, seed=seed_of(SKILL, setup.settings.seed)))
     for source, listed in known_sequences(other, probe).items():
-        yield from units_of(len(listed), 1, partial(known_items, setup.asker, probe, source, listed, condition))
+        yield from known_units(setup, probe, source, listed, condition)
 
 
 def source_skills(records: Sequence[Record]) -> dict[str, Skill]:
     """Of each source, whether the model is shown to do better than guessing; empty in runs without the check."""
-    right: dict[str, list[bool]] = {}
-    for record in records:
-        if _is_check(record):
-            right.setdefault(record.task, []).append(record.correct)
+    right = by_task((record.task, record.correct) for record in records if _is_check(record))
     level = LEVEL / max(1, len(right))  # Bonferroni: a guesser passes in any source in 5 % of the runs
     return {
-        source: task_skill(sum(found), len(found), GUESSING.get(source, 0.0), level=level)
+        source: task_skill(int(found.sum()), len(found), GUESSING.get(source, 0.0), level=level)
         for source, found in right.items()
     }
 
@@ -203,11 +204,11 @@ def sources_in_words(
     if able:
         why = "left out, because the model is not shown to do better than guessing on other sequences of that source"
         return [f"figures are over {', '.join(able)}; {why}: {out}", *lines] if out else lines
-    return [
+    warning = (
         f"the model is not shown to do better than guessing on any source, {out}; the figures are over all of them "
-        "and say little about its decoding: ask your own questions (--data prompts=FILE)",
-        *lines,
-    ]
+        "and say little about its decoding: ask your own questions (--data prompts=FILE)"
+    )
+    return [warning, *lines]
 
 
 def _short_words(setup: Setup) -> list[str]:
@@ -216,8 +217,7 @@ def _short_words(setup: Setup) -> list[str]:
 
 
 def _copies(setup: Setup) -> Callable[[int], KnownSequence]:
-    assert setup.asker.mask_id is not None
-    put = partial(ask, setup.asker.tokenizer, setup.asker.mask_id, "copy", WORDS_COPIED, _short_words(setup))
+    put = partial(ask, setup.asker.tokenizer, setup.asker.mask, "copy", WORDS_COPIED, _short_words(setup))
 
     def draw(number: int) -> KnownSequence:
         puzzle = put(seed_of(COPY, setup.settings.seed, number))

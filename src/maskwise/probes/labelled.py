@@ -4,20 +4,20 @@ The prompt is cut before the label, and masks enough for the longest label and `
 last has as many in their place. The label's first token is scored.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from maskwise.probes.blocks import sees_past_the_question
-from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, units_of
-from maskwise.probes.section import Point, Shown
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.probes.probe import Asker, Probe, Setup, Unit, units_for
+from maskwise.probes.section import Point, Section, Shown
+from maskwise.records.record import Condition
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
 from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels
 from maskwise.tasks.labelled_exercises import ANSWER, Labelled, answer_masks, balanced, first_tokens
-from maskwise.tasks.prompts import Place, encode_label, gapped
+from maskwise.tasks.prompts import Place, Prompt, encode_label, gapped
 
 if TYPE_CHECKING:
     from maskwise.models.model import Model
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ONE_SHOT_TOKENS = 300  # the longest single example shown before a HotpotQA question
 SHARES = {"shares": (0.0, 0.05, 0.1, 0.2), "longest_prompt": 1000}
 QUICK_SHARES = {"shares": (0.0, 0.1, 0.2)}
+LEVEL_IS_BEST = "A level line is what one would hope for."
+over_shares = partial(Section, x_label="Extra masks (% of the length)", at="{} %", how_to_read=LEVEL_IS_BEST)
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,21 @@ def labels_of(tokenizer: Any, labels: Sequence[str], form: str = ANSWER, system:
     return Labels(answer_masks(tokenizer, labels, form), first_tokens(tokenizer, labels, form), system)
 
 
-def label_item(
+def label_prompt(
     asker: Asker,
-    key: Key,
-    condition: Condition,
     examples: Sequence[Labelled],
     test: Labelled,
     labels: Labels,
     more: int = 0,
     share: float = 0.0,
     place: Place = "right",
-) -> Item:
+) -> tuple[Prompt, str]:
     """`more` masks and a `share` of the text's length in masks come on top of the answer's own, at the end."""
     ids, gap = encode_label(asker.tokenizer, examples, test, place, asker.chat, labels.system)
     listed = labels.tokens if ids[gap.start] in labels.tokens else ()
     extra = more + round(share * (len(ids) - len(gap)))
     prompt = gapped(ids, gap, asker.mask_id, labels.masks, extra, listed)
-    return Item(key, condition, prompt, asker.tokenizer.decode([prompt.answer_id]))
+    return prompt, asker.tokenizer.decode([prompt.answer_id])
 
 
 def given_data(setup: Setup, probe: Probe) -> Iterator[tuple[Dataset, Labels]]:
@@ -80,8 +80,15 @@ def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Un
         tests = tests_that_fit(asker, found, examples, settings.points, longest, settings.seed)
         if len(tests) < settings.points:
             setup.note(f"{found.name}: {len(tests)} questions of at most {longest} tokens, not {settings.points}")
-        make = partial(data_items, asker, probe.name, found.name, examples, tests, labels, shares)
-        yield from units_of(len(tests), len(shares), make)
+        made = partial(_with_share, asker, examples, tests, labels)
+        asked: list[Condition] = [{"share": share} for share in shares]
+        yield from units_for(probe.name, found.name, len(tests), asked, made)
+
+
+def _with_share(
+    asker: Asker, examples: Sequence[Labelled], tests: Sequence[Labelled], labels: Labels, point: int, asked: Condition
+) -> tuple[Prompt, str]:
+    return label_prompt(asker, examples, tests[point], labels, share=float(asked["share"]))
 
 
 def data_examples(asker: Asker, data: Dataset, shots: int, seed: int) -> list[Labelled]:
@@ -109,23 +116,6 @@ def tests_that_fit(
         if len(encode_label(asker.tokenizer, examples, test, "right", asker.chat, data.system)[0]) <= longest:
             found.append(test)
     return found
-
-
-def data_items(
-    asker: Asker,
-    probe: str,
-    task: str,
-    examples: Sequence[Labelled],
-    tests: Sequence[Labelled],
-    labels: Labels,
-    shares: Sequence[float],
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    conditions: list[Condition] = [{"share": share} for share in shares]
-    for key, point, condition in still_to_ask(probe, task, points, conditions, done):
-        share = float(condition["share"])
-        yield label_item(asker, key, condition, examples, tests[point], labels, share=share)
 
 
 def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> int:

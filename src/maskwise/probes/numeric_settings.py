@@ -14,8 +14,9 @@ ONE_PASS, GENERATIONS = "one pass", "generations"
 REFERENCE, EXACT, REPEATED = "reference", "exact", "repeated"
 BATCH, ORDER, ATTENTION, CACHE, COMPILED, WEIGHTS = "batch", "order", "attention", "cache", "compiled", "weights"
 AGAIN = "again"  # the same requests to a model that gives text alone
+SUMS_ONLY = (BATCH, ORDER, ATTENTION, CACHE, COMPILED)  # float32 settings that change the order of sums alone
 # Of the figure, from what changes the order of sums to what changes the numbers.
-SINGLE = (BATCH, ORDER, ATTENTION, CACHE, COMPILED, BFLOAT16, FLOAT16, WEIGHTS, AGAIN)
+SINGLE = (*SUMS_ONLY, BFLOAT16, FLOAT16, WEIGHTS, AGAIN)
 IN_WORDS = {
     BATCH: "one question at a time",
     ORDER: "questions in reversed order",
@@ -87,18 +88,14 @@ def repeated_requests(draws: int) -> list[NumericSetting]:
 
 def drawn_settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
     """Repeated runs in half precision, each with an order, batches and an attention drawn at random."""
-    random = python_random("numerics", seed)
-    return [
-        NumericSetting(
-            f"draw {number}",
-            machine.half,
-            order=2 + number,
-            sizes=True,
-            plain=random.random() < 0.5,
-            cache=generated and random.random() < 0.5,
+    random, found = python_random("numerics", seed), []
+    for number in range(1, draws + 1):
+        plain = random.random() < 0.5
+        cache = generated and random.random() < 0.5
+        found.append(
+            NumericSetting(f"draw {number}", machine.half, order=2 + number, sizes=True, plain=plain, cache=cache)
         )
-        for number in range(1, draws + 1)
-    ]
+    return found
 
 
 def compared_with(setting: str, asked: frozenset[str]) -> str:

@@ -24,10 +24,8 @@ class Pace:
             return {"rule": self.rule, "speed": self.rule}
         if self.steps is not None:
             return {"rule": self.rule, "speed": f"{ITEMS // self.steps} a step"}
-        return {
-            "rule": self.rule,
-            "speed": ", ".join(f"{name} {value:g}" for name, value in (self.parameters or {}).items()),
-        }
+        parameters = ", ".join(f"{name} {value:g}" for name, value in (self.parameters or {}).items())
+        return {"rule": self.rule, "speed": parameters}
 
 
 def paces() -> list[Pace]:
@@ -36,8 +34,7 @@ def paces() -> list[Pace]:
     for strategy in STRATEGIES:
         if strategy.adaptive:
             defaults = {parameter.name: parameter.default for parameter in strategy.parameters}
-            settings = strategy.speeds or (defaults,)
-            found += [Pace(strategy.name, parameters=parameters) for parameters in settings]
+            found += [Pace(strategy.name, parameters=speed) for speed in strategy.speeds or (defaults,)]
         else:
             found += [Pace(strategy.name, steps) for steps in (ITEMS, ITEMS // 2, 1)]
     return found

@@ -4,16 +4,17 @@ Everything else (presets, help, runner, scores, terminal, page) derives from the
 `maskwise.probes.PROBES`. To add a probe, write its file and add it to that tuple.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from maskwise.probes.examples import PAPER_RELEVANT, Baseline, main_of
 from maskwise.probes.section import Entry, Lead, Section, Shown, Summary, TextTable
-from maskwise.records.record import Condition, FieldTypes, Key, ProbeFields, Record, RecordFields, struct_of
+from maskwise.records.record import Condition, FieldTypes, Key, ProbeFields, Record, RecordFields, make_key, struct_of
 from maskwise.scoring.claims import Claim
-from maskwise.scoring.intervals import mean_over_tasks
+from maskwise.scoring.intervals import Estimate, mean_over_tasks
 from maskwise.scoring.scores import Score
 from maskwise.tasks.datasets import Dataset
 from maskwise.tasks.episodes import CHANCE
@@ -86,6 +87,12 @@ class Asker:
     filler_id: int
     chat: bool = False
 
+    @property
+    def mask(self) -> int:
+        """The mask of a model that has one."""
+        assert self.mask_id is not None
+        return self.mask_id
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -118,7 +125,20 @@ class Item:
     answer: str
 
 
-ItemMaker = Callable[[Sequence[int], set[Key]], Iterator[Item]]
+ItemMaker = Callable[[Sequence[int], Collection[Key]], Iterator[Item]]
+PromptMaker = Callable[[int, Condition], tuple[Prompt, str]]  # of a point: what is given, and the answer that counts
+
+
+def items_of(probe: str, task: str, conditions: Sequence[Condition], made: PromptMaker) -> ItemMaker:
+    """Test points of a task under each of these conditions that no record holds yet."""
+
+    def items(points: Sequence[int], done: Collection[Key]) -> Iterator[Item]:
+        for point, condition in product(points, conditions):
+            key = make_key(probe, task, point, condition)
+            if key not in done:
+                yield Item(key, condition, *made(point, condition))
+
+    return items
 
 
 @dataclass(frozen=True)
@@ -168,6 +188,19 @@ def units_of(
     return [Unit(some, conditions, items, answer, cost) for some in slices(points)]
 
 
+def units_for(
+    probe: str,
+    task: str,
+    points: int,
+    conditions: Sequence[Condition],
+    made: PromptMaker,
+    answer: Answerer | None = None,
+    cost: int = 1,
+) -> list[Unit]:
+    """Units of so many points of a task, each under all these conditions."""
+    return units_of(points, len(conditions), items_of(probe, task, conditions, made), answer, cost)
+
+
 # What is measured
 
 
@@ -193,7 +226,7 @@ def accuracy_alone(entry: Entry, group: Sequence[Record]) -> list[Entry]:
 def with_nll(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """The mean negative log-likelihood of the true token, in addition to the accuracy."""
     found = mean_over_tasks((record.task, record.nll) for record in group if record.nll is not None)
-    return [entry.changed(**dict(zip(("nll", "nll_low", "nll_high"), found, strict=True)))]
+    return [entry.changed(**Estimate.of(found).named("nll"))]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ listed, those the paper states as numbers; its probing runs had 4-bit weights.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from msgspec import UNSET
@@ -88,14 +89,13 @@ def published_values(summary: Summary) -> list[PublishedValue]:
         measured = expected.measured(summary) if name in expected.values else None
         if measured is not None:
             value, low, high = measured
-            stated = expected.values[name]
             found.append(
                 PublishedValue(
                     probe=expected.probe,
                     measure=expected.measure,
                     unit=expected.unit,
                     model=name,
-                    published=stated,
+                    published=expected.values[name],
                     value=value,
                     low=low,
                     high=high,
@@ -107,43 +107,30 @@ def published_values(summary: Summary) -> list[PublishedValue]:
 # How each is measured, from the summary of a run
 
 
-def _change(probe: str, key: str, at: int) -> Callable[[Summary], ValueAndEnds | None]:
+def _change(probe: str, key: str, at: int, summary: Summary) -> ValueAndEnds | None:
     """The paired difference from the probe's baseline at one place of the curve."""
-
-    def measured(summary: Summary) -> ValueAndEnds | None:
-        for entry in summary.probes.get(probe, []):
-            paired = entry.paired
-            if entry.condition.get(key) == at and "format" not in entry.condition and paired is not UNSET:
-                return paired.difference, paired.low, paired.high
-        return None
-
-    return measured
+    for entry in summary.probes.get(probe, []):
+        paired = entry.paired
+        if entry.condition.get(key) == at and "format" not in entry.condition and paired is not UNSET:
+            return paired.difference, paired.low, paired.high
+    return None
 
 
-def _degradation(steps: int) -> Callable[[Summary], ValueAndEnds | None]:
+def _degradation(steps: int, summary: Summary) -> ValueAndEnds | None:
     """(max - min) / max of the accuracy over mask counts in so many steps."""
-
-    def measured(summary: Summary) -> ValueAndEnds | None:
-        entries = summary.probes.get("few-steps", [])
-        accuracies = [
-            entry.accuracy for entry in entries if entry.condition["steps"] == steps and entry.accuracy is not None
-        ]
-        if len(accuracies) < 2 or not max(accuracies):
-            return None
-        return (max(accuracies) - min(accuracies)) / max(accuracies), None, None
-
-    return measured
-
-
-def _gradient(tokens: str) -> Callable[[Summary], ValueAndEnds | None]:
-    def measured(summary: Summary) -> ValueAndEnds | None:
-        for entry in summary.probes.get("mask-attribution", []):
-            if entry.condition.get("tokens") == tokens:
-                found = entry.measures
-                return found["evidence"], found["evidence_low"], found["evidence_high"]
+    entries = [entry for entry in summary.probes.get("few-steps", []) if entry.condition["steps"] == steps]
+    accuracies = [entry.accuracy for entry in entries if entry.accuracy is not None]
+    if len(accuracies) < 2 or not max(accuracies):
         return None
+    return (max(accuracies) - min(accuracies)) / max(accuracies), None, None
 
-    return measured
+
+def _gradient(tokens: str, summary: Summary) -> ValueAndEnds | None:
+    for entry in summary.probes.get("mask-attribution", []):
+        if entry.condition.get("tokens") == tokens:
+            found = entry.measures
+            return found["evidence"], found["evidence_low"], found["evidence_high"]
+    return None
 
 
 def _shots_against_masks(summary: Summary) -> ValueAndEnds | None:
@@ -151,33 +138,33 @@ def _shots_against_masks(summary: Summary) -> ValueAndEnds | None:
     return (found.value, found.low, found.high) if found is not None and found.value is not None else None
 
 
-def _llada(base: float, instruct: float) -> dict[str, float]:
-    return {"LLaDA-8B-Base": base, "LLaDA-8B-Instruct": instruct}
+def _of(family: str, base: float, instruct: float) -> dict[str, float]:
+    return {f"{family}-Base": base, f"{family}-Instruct": instruct}
 
 
-def _dream(base: float, instruct: float) -> dict[str, float]:
-    return {"Dream-7B-Base": base, "Dream-7B-Instruct": instruct}
-
-
-def _moe(base: float, instruct: float) -> dict[str, float]:
-    return {"LLaDA-MoE-Base": base, "LLaDA-MoE-Instruct": instruct}
+_llada, _dream, _moe = (partial(_of, family) for family in ("LLaDA-8B", "Dream-7B", "LLaDA-MoE"))
 
 
 def _changes(probe: str, measure: str, values: Mapping[str, float], key: str, at: int) -> Expectation:
-    return Expectation(probe, measure, "points", values, _change(probe, key, at), at)
+    return Expectation(probe, measure, "points", values, partial(_change, probe, key, at), at)
 
 
 def _gradients(tokens: str, words: str, values: Mapping[str, float]) -> Expectation:
-    return Expectation("mask-attribution", f"gradient norm of {words}", "norm", values, _gradient(tokens))
+    return Expectation("mask-attribution", f"gradient norm of {words}", "norm", values, partial(_gradient, tokens))
+
+
+def _degradations(steps: int, base: float, instruct: float) -> Expectation:
+    values = _llada(base, instruct)
+    return Expectation("few-steps", f"degradation in {steps} steps", "share", values, partial(_degradation, steps))
 
 
 EXPECTATIONS = (
     _changes("mask-count", "200 masks against 2", _llada(-0.23, -0.27), "masks", 200),
     _changes("mask-count", "20 masks against 2", _dream(-0.06, -0.08), "masks", 20),
     _changes("filler", "200 full stops against none", _llada(-0.03, -0.10), "fillers", 200),
-    Expectation("few-steps", "degradation in 2 steps", "share", _llada(0.197, 0.332), _degradation(2)),
-    Expectation("few-steps", "degradation in 4 steps", "share", _llada(0.145, 0.265), _degradation(4)),
-    Expectation("few-steps", "degradation in 6 steps", "share", _llada(0.124, 0.228), _degradation(6)),
+    _degradations(2, 0.197, 0.332),
+    _degradations(4, 0.145, 0.265),
+    _degradations(6, 0.124, 0.228),
     Expectation(
         "shots-masks",
         "gain from shots against change from masks, Pearson's r",

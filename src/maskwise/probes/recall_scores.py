@@ -14,8 +14,8 @@ from msgspec import structs
 
 from maskwise.probes.section import Entry
 from maskwise.records.record import Condition, Record
-from maskwise.scoring.intervals import accuracy_interval
-from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, share_of_skill, tables
+from maskwise.scoring.intervals import Estimate, accuracy_interval
+from maskwise.scoring.scores import Score, nats_score, null_score, skill_lost, tables
 from maskwise.tasks.recall_pairs import DISTANCES, NEAR
 
 LAST, FIRST = "right", "left"
@@ -56,22 +56,14 @@ def error_of(record: Record) -> str | None:
     return NO_VALUE if offset is None else next((kind for kind, holds in ERRORS.items() if holds(offset)), NO_VALUE)
 
 
-def _share(group: Sequence[Record], kind: str) -> dict[str, float]:
+def _share(group: Sequence[Record], kind: str) -> dict[str, float | None]:
     found = accuracy_interval([structs.replace(record, correct=error_of(record) == kind) for record in group])
-    return dict(zip(("share", "share_low", "share_high"), found, strict=True))
+    return Estimate.of(found).named("share")
 
 
 def recall_locality(records: Sequence[Record]) -> Score:
     ends = near_and_far([record.condition for record in records])
-    if not ends:
-        return null_score()
-    chance = chance_of(records)
-
-    def lost(accuracy: np.ndarray) -> np.ndarray:
-        near, far = accuracy.T
-        return share_of_skill(near - far, near - chance)
-
-    return bootstrapped(tables(records, ends), lost)
+    return skill_lost(tables(records, ends), chance_of(records)) if ends else null_score()
 
 
 def recall_nats(records: Sequence[Record]) -> Score:

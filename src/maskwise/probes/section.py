@@ -5,12 +5,13 @@ The report draws from these values and knows no probe by name.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Protocol
 
 from msgspec import UNSET, Meta, UnsetType, field
 
 from maskwise.records.manifest import RunSettings
-from maskwise.records.record import Record
+from maskwise.records.record import Condition, Evidence, Record
 from maskwise.scoring.changes import Difference, NatsDifference
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.power import DetectableDifference
@@ -97,12 +98,6 @@ class Entry(Typed, frozen=True, kw_only=True):
     )
 
 
-OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
-MARKS_APART, MARKS_SPAN = 0.3, 0.8  # at most, of the way from one named place to the next: two marks, and all of them
-MASKS_AT_THE_END = "Masks at the end (k)"
-WITH_MASKS, WITH_ONE_MASK = "{} masks", "{} mask"
-
-
 class Summary(Typed, frozen=True, kw_only=True):
     """The numbers of a run: what `maskwise diagnose --json` prints.
 
@@ -140,6 +135,12 @@ class Summary(Typed, frozen=True, kw_only=True):
     ] = UNSET
 
 
+OVER_TASKS = "Line: mean over tasks; band: 95 % interval for these tasks, with questions drawn afresh."
+MARKS_APART, MARKS_SPAN = 0.3, 0.8  # at most, of the way from one named place to the next: two marks, and all of them
+MASKS_AT_THE_END = "Masks at the end (k)"
+WITH_MASKS, WITH_ONE_MASK = "{} masks", "{} mask"
+
+
 class Shown(Protocol):
     """A run as a section sees it."""
 
@@ -168,8 +169,11 @@ class Measure:
 ACCURACY = Measure("accuracy", "Accuracy", chance=CHANCE)
 
 
-def in_nats(key: str, label: str) -> Measure:
-    return Measure(key, label, f"{key}_low", f"{key}_high", percent=False)
+def in_unit(unit: str, key: str, label: str) -> Measure:
+    return Measure(key, label, f"{key}_low", f"{key}_high", percent=False, unit=unit)
+
+
+in_nats = partial(in_unit, "nats")
 
 
 def as_share(key: str, label: str) -> Measure:
@@ -185,7 +189,7 @@ class Point:
     entry: Entry
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Section:
     """All the page says about a probe. `points` gives the figure's points; curves and sentences follow from them.
 
@@ -201,10 +205,10 @@ class Section:
 
     title: str
     question: str
-    paper: str
+    paper: str = "Not in the paper."
     how_to_read: str
     x_label: str
-    at: str
+    at: str = "{}"
     points: Callable[[Shown], list[Point]]
     measures: tuple[Measure, ...] = (ACCURACY,)
     caption: str = OVER_TASKS
@@ -221,6 +225,9 @@ class Section:
     published: tuple[tuple[str, float, tuple[float, ...]], ...] = ()
     published_measure: str | None = None
     diagonal: bool = False
+
+
+over_masks = partial(Section, x_label=MASKS_AT_THE_END, at=WITH_MASKS, spread=True)
 
 
 @dataclass(frozen=True)
@@ -264,6 +271,11 @@ def at_place(section: Section, x: float) -> str:
     return words.format(place_in_words(section, x))
 
 
+def drawn_entry(condition: Condition, n: int, measures: Evidence, masks: int = 0) -> Entry:
+    """An entry made for a figure alone, of `n` records."""
+    return Entry(condition=condition, masks=masks, n=n, accuracy=None, low=None, high=None, measures=measures)
+
+
 def without_accuracy(entry: Entry) -> Entry:
     """For figures and tables of other measures: what a record counts as right is none of them."""
     return entry.changed(accuracy=None, low=None, high=None, rules_low=None, rules_high=None)
@@ -281,15 +293,17 @@ def curve(probe: str, x: str, series: str = "", name: str = "{}") -> Callable[[S
     return points
 
 
-def named_curves(probe: str, x: str, series: str, names: dict[str, str]) -> Callable[[Shown], list[Point]]:
-    """Points along one entry of the condition, curves in the order and by the names given."""
+def named_curves(
+    probe: str, x: str, series: str, names: dict[str, str], first: int = 0
+) -> Callable[[Shown], list[Point]]:
+    """Points along one entry of the condition, counted from `first`; curves in the order and by the names given."""
 
     def points(shown: Shown) -> list[Point]:
         return [
-            Point(name, entry.condition[x], entry)
+            Point(name, first + entry.condition[x], entry)
             for value, name in names.items()
             for entry in shown.entries(probe)
-            if entry.condition[series] == value
+            if entry.condition[series] == value and x in entry.condition
         ]
 
     return points

@@ -7,18 +7,8 @@ from typing import Any
 
 from msgspec import UNSET, structs
 
-from maskwise.probes import PROBES
-from maskwise.probes.examples import (
-    PAPER_RELEVANT,
-    RelevantCount,
-    WithNumber,
-    in_words,
-    main_records,
-    numbers_in,
-    score_name,
-    with_baselines,
-    with_number,
-)
+from maskwise.probes import PROBES, examples
+from maskwise.probes.examples import PAPER_RELEVANT, RelevantCount, in_words, numbers_in, score_name, with_number
 from maskwise.probes.library import calibration, room
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import other_format, published_values
@@ -29,7 +19,7 @@ from maskwise.records.groups import Group, as_group, groups_of, joined
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.claims import Claim, holm
-from maskwise.scoring.intervals import Ends, accuracy_interval, rules_ends, stratified_mean
+from maskwise.scoring.intervals import Ends, Estimate, accuracy_interval, rules_ends, stratified_mean
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
@@ -182,7 +172,7 @@ def rule_of_number(rule: ScoreRule, name: str, number: RelevantCount) -> ScoreRu
 
 
 def _seeing(words: Callable[[Shown], str], number: RelevantCount) -> Callable[[Shown], str]:
-    return lambda shown: words(WithNumber(shown, number))
+    return lambda shown: words(examples.WithNumber(shown, number))
 
 
 def probes_giving(score: str, probes: Sequence[Probe]) -> list[Probe]:
@@ -222,7 +212,7 @@ def entries(probe: Probe, records: Sequence[Record]) -> list[Entry]:
     groups = {condition_text(group.condition): group for group in groups_of(probe.scored(records))}
     listed = probe.chance is not None or all(group.has("nll_choice") for group in groups.values())
     found = []
-    for condition, baseline in with_baselines([group.condition for group in groups.values()], probe.baseline):
+    for condition, baseline in examples.with_baselines([group.condition for group in groups.values()], probe.baseline):
         group = groups[condition_text(condition)]
         entry = _entry(condition, group, listed, probe.points_per_question)
         if baseline is not None:
@@ -258,7 +248,7 @@ def main_skill(listed: Mapping[str, Sequence[Entry]], probes: Sequence[Probe]) -
     """The skill at the report's main baseline: of the probe that leads it, else of the first probe run."""
     leading = sorted(probes, key=lambda probe: not (probe.lead is not None and probe.lead.main))
     for probe in leading:
-        for entry in main_records(listed.get(probe.name, ())):
+        for entry in examples.main_records(listed.get(probe.name, ())):
             if entry.skill is not UNSET:
                 return entry.skill
     return None
@@ -292,6 +282,5 @@ def likelihoods(group: Sequence[Record]) -> dict[str, Any]:
     held = as_group(group)
     for name in LIKELIHOODS:
         if held.has(name):
-            values = stratified_mean(held.by_task(name))
-            found |= dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+            found |= Estimate.of(stratified_mean(held.by_task(name))).named(name)
     return found

@@ -1,14 +1,14 @@
 """Prose for the probes that read it: passages that end in a whole word, and pieces of tokens with a gap of masks."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from maskwise.probes.probe import Asker, Item, Setup
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.probes.probe import Asker, ItemMaker, Setup, items_of
+from maskwise.records.record import Condition
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_text
 from maskwise.tasks.prompts import Prompt, name_of, unknown_id
@@ -96,17 +96,17 @@ def gap_items(
     gap: Gap,
     conditions: Sequence[Condition],
     from_the_first: int,
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
+) -> ItemMaker:
     """Each piece with its gap masked; the row asked is "distance" places after the first mask, or `from_the_first`
     fewer. With the "suffix" visible, what follows the gap is shown."""
-    assert asker.mask_id is not None
-    for key, point, condition in still_to_ask(probe, TASK, points, conditions, done):
+
+    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
         piece, row = pieces[point], gap.before + int(condition["distance"]) - from_the_first
         end = piece[gap.before + gap.masks :] if condition.get("suffix") == "visible" else ()
-        ids = (*piece[: gap.before], *[asker.mask_id] * gap.masks, *end)
-        yield Item(key, condition, Prompt(ids, row, piece[row], gap.masks), asker.tokenizer.decode([piece[row]]))
+        ids = (*piece[: gap.before], *[asker.mask] * gap.masks, *end)
+        return Prompt(ids, row, piece[row], gap.masks), asker.tokenizer.decode([piece[row]])
+
+    return items_of(probe, TASK, conditions, made)
 
 
 def cut_text(tokenizer: Any, text: str, length: int, count: int) -> list[tuple[int, ...]]:

@@ -73,9 +73,6 @@ def precision(records: Sequence[Record], probes: Sequence[Probe], points: float)
         second_stage=blocks_in_all(records, probes, points) - FIRST_STAGE,
         half_width=worst.half_width,
         worst=WorstDifference(
-            probe=worst.probe,
-            condition=worst.condition,
-            baseline=worst.baseline,
-            difference=float(worst.blocks.mean()),
+            probe=worst.probe, condition=worst.condition, baseline=worst.baseline, difference=float(worst.blocks.mean())
         ),
     )

@@ -50,9 +50,7 @@ class RunOnDisk:
 
 def read_run(folder: str | Path, fields: Mapping[str, RecordFields] | None = None) -> RunOnDisk:
     """The run in a folder, finished or not.
-
-    fields: by probe, what its records must hold (`maskwise.probes.record_fields`); other probes are not checked.
-    """
+    fields: by probe, what its records must hold (`maskwise.probes.record_fields`); other probes are not checked."""
     folder = Path(folder)
     manifest = read_manifest(folder)
     return RunOnDisk(folder, manifest, read_records(record_files(folder), manifest, fields or {}))
@@ -68,9 +66,7 @@ def make_run_folder(folder: Path) -> None:
 
 def start_run(folder: Path, manifest: Manifest) -> None:
     """Creates a run folder, or takes up one made with the same model and settings.
-
-    A line torn by a kill is dropped, and the files of several processes become one.
-    """
+    A line torn by a kill is dropped, and the files of several processes become one."""
     make_run_folder(folder)
     if (folder / MANIFEST).exists():
         _refuse_other_settings(folder, read_manifest(folder), manifest)
@@ -125,6 +121,13 @@ def write_into(folder: Path, name: str, parts: Iterable[str]) -> None:
         replace_file(folder / name, parts)
 
 
+def no_run(folder: Path) -> str:
+    """Why a path is no run folder, and what to give instead."""
+    if folder.is_file():
+        return "give the folder that maskwise diagnose wrote"
+    return f"it has no readable {MANIFEST}; run maskwise diagnose first, and give the folder it writes"
+
+
 def read_manifest(folder: Path) -> Manifest:
     """The manifest alone, without the records."""
     file = folder / MANIFEST
@@ -132,7 +135,7 @@ def read_manifest(folder: Path) -> Manifest:
         with open_regular(file) as opened:
             content = opened.read()
     except OSError:
-        raise UserError(f"{folder} is not a run folder: it has no readable {MANIFEST}") from None
+        raise UserError(f"{folder} is not a run folder: {no_run(folder)}") from None
     try:
         return decode(content, Manifest)
     except InvalidJson as problem:

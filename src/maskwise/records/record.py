@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, get_args
 
 import msgspec
@@ -61,17 +61,6 @@ def struct_of(types: FieldTypes, base: type[ProbeFields] = ProbeFields) -> type[
     listed = [(own, types[name], *[UNSET] * (UnsetType in get_args(types[name]))) for own, name in names.items()]
     fields: Any = msgspec.defstruct("Fields", listed, bases=(base,), rename=names, frozen=True, kw_only=True)
     return fields
-
-
-def still_to_ask(
-    probe: str, task: str, points: Sequence[int], conditions: Sequence[Condition], done: Collection[Key]
-) -> Iterator[tuple[Key, int, Condition]]:
-    """Each point under each condition that no record holds yet, with its key."""
-    for point in points:
-        for condition in conditions:
-            key = make_key(probe, task, point, condition)
-            if key not in done:
-                yield key, point, condition
 
 
 def make_key(probe: str, task: str, point: int, condition: Condition) -> Key:

@@ -81,21 +81,11 @@ class _Columns:
         count = len(self.points)
         for column in self.numbers.values():
             column.extend([math.nan] * (count - len(column)))
-        has_evidence = any(self.evidence)
-        return StoredRecords(
-            model,
-            self.probe,
-            self.condition,
-            np.frombuffer(self.lines, dtype=np.int64),
-            tasks,
-            np.frombuffer(self.tasks, dtype=np.int32),
-            np.frombuffer(self.points, dtype=np.int64),
-            np.frombuffer(self.masks, dtype=np.int64),
-            np.frombuffer(self.correct, dtype=np.uint8),
-            {name: np.frombuffer(column, dtype=float) for name, column in self.numbers.items()},
-            self.texts,
-            self.evidence if has_evidence else None,
-        )
+        lines, points, masks = (np.frombuffer(one, dtype=np.int64) for one in (self.lines, self.points, self.masks))
+        codes, correct = np.frombuffer(self.tasks, dtype=np.int32), np.frombuffer(self.correct, dtype=np.uint8)
+        numbers = {name: np.frombuffer(column, dtype=float) for name, column in self.numbers.items()}
+        columns = lines, tasks, codes, points, masks, correct, numbers, self.texts
+        return StoredRecords(model, self.probe, self.condition, *columns, self.evidence if any(self.evidence) else None)
 
 
 class _Reader:

@@ -17,6 +17,15 @@ class MeanInterval(Typed, frozen=True, kw_only=True):
     low: Annotated[Number | None, Meta(description="lower end of the 95 % interval; null where nothing varied")]
     high: Annotated[Number | None, Meta(description="upper end")]
 
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    def __neg__(self) -> "MeanInterval":
+        """Negation as 0 - x, because -0.0 would be printed with its sign."""
+        low, high = (None if end is None else 0.0 - end for end in (self.high, self.low))
+        return MeanInterval(mean=0.0 - self.mean, low=low, high=high)
+
 
 class ConfirmedSetting(Typed, frozen=True, kw_only=True):
     """A setting that answered the questions held back."""

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from maskwise.probes import PROBES, record_fields
-from maskwise.probes.probe import Probe
+from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.section import Entry, Summary
-from maskwise.probes.summary import summarise, unknown_probe
+from maskwise.probes.summary import scores_shown, summarise, unknown_probe
 from maskwise.records.folder import RunOnDisk, read_run
 from maskwise.records.manifest import Manifest
 from maskwise.report.figures.drawing import pretty
+from maskwise.scoring.scores import Score, null_score
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
 
@@ -55,6 +56,14 @@ class Reading:
     @property
     def is_autoregressive(self) -> bool:
         return self.manifest.model.is_autoregressive
+
+    @property
+    def rules(self) -> list[ScoreRule]:
+        return scores_shown(self.summary, self.probes)
+
+    def score(self, name: str) -> Score:
+        """One without a value where it was not measured."""
+        return self.summary.scores.get(name, null_score())
 
     def entries(self, probe: str) -> list[Entry]:
         return self.summary.probes.get(probe, [])
@@ -103,6 +112,15 @@ def readings_of(runs: Sequence[RunOnDisk], probes: Sequence[Probe] = PROBES) -> 
     return readings
 
 
+def rules_by_title(readings: Sequence[Reading]) -> dict[str, list[ScoreRule | None]]:
+    """The rule of every score that one of them shows, for each reading; None where that one does not show it.
+
+    Titles tell numbers of relevant examples apart; a score's name does not: it depends on which numbers a run asked.
+    """
+    shown = [{rule.title: rule for rule in reading.rules} for reading in readings]
+    return {title: [own.get(title) for own in shown] for rules in reversed(shown) for title in rules}
+
+
 def refuse_empty(run: RunOnDisk) -> None:
     if not run.records:
         raise UserError(f"{run.folder} holds no records yet; run maskwise diagnose --out {run.folder} first")
@@ -147,12 +165,6 @@ def differing_settings(readings: Sequence[Reading]) -> list[str]:
 
     Not the list of probes: one that a run left out draws no curve.
     """
-    names = sorted({name for reading in readings for name in reading.manifest.settings} - {"probes"})
-    return [
-        name
-        for name in names
-        if any(
-            getattr(reading.manifest.settings, name) != getattr(readings[0].manifest.settings, name)
-            for reading in readings[1:]
-        )
-    ]
+    first, *others = [reading.manifest.settings for reading in readings]
+    names = sorted({name for settings in (first, *others) for name in settings} - {"probes"})
+    return [name for name in names if any(getattr(one, name) != getattr(first, name) for one in others)]

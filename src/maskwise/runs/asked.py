@@ -41,21 +41,16 @@ def asked_ids(
     for name, (now, why) in given.items():
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
-    settings = settings_of(stored, record)
-    described = described_in(manifest.model, tokenizer)
+    settings, described = settings_of(stored, record), cast(Model, described_in(manifest.model, tokenizer))
     asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
-    setup = Setup(
-        cast(Model, described), asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks
-    )
+    setup = Setup(described, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
     key = key_of(record)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == record.probe]):
         if record.point in unit.points:
             for item in unit.items([record.point], AllBut({key})):
                 return item.prompt.ids
-    raise UserError(
-        f"this run asked no such question ({record.probe}, {record.task}, point {record.point}): "
-        "give a record of this run"
-    )
+    question = f"{record.probe}, {record.task}, point {record.point}"
+    raise UserError(f"this run asked no such question ({question}): give a record of this run")
 
 
 def shipped_source(stored: str | None) -> WordSource:

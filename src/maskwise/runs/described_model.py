@@ -51,17 +51,9 @@ def describe_model(name: str) -> DescribedModel:
 
 
 def _described(found: Checkpoint | ModelDescription, tokenizer: Any) -> DescribedModel:
-    return DescribedModel(
-        found.name,
-        found.kind,
-        found.parameters or 0,
-        found.window or 0,
-        found.mask_id,
-        found.shift,
-        bool(found.causal),
-        found.block or None,
-        tokenizer,
-    )
+    named, sizes = (found.name, found.kind), (found.parameters or 0, found.window or 0)
+    causal, block = bool(found.causal), found.block or None
+    return DescribedModel(*named, *sizes, found.mask_id, found.shift, causal, block, tokenizer)
 
 
 class DescribedTextModel(TextModel):
@@ -81,7 +73,6 @@ class DescribedTextModel(TextModel):
 
 
 def described_in(model: ModelDescription, tokenizer: Any) -> DescribedModel | TextModel:
-    """The model that a manifest describes."""
     if model.served is not None:
         return DescribedTextModel(model, tokenizer)
     return _described(model, tokenizer)

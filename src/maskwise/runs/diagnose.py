@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from msgspec import UNSET, structs
-from rich.progress import Progress
 
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
@@ -119,23 +118,12 @@ def plan_run(
     if noised:
         notes = [CANVAS_SIZE, *notes]
     if model.weights is not None:
-        notes = [
-            *notes,
-            f"the figures include what rounding to {model.weights} does: a run without --weights has none of it",
-        ]
+        notes += [f"the figures include what rounding to {model.weights} does: a run without --weights has none of it"]
     refuse_too_many_examples(model, settings, probes)
     check_offsets(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
-    setup = Setup(
-        model,
-        asker,
-        settings,
-        words if words is not None else load_words(),
-        text if text is not None else load_text(),
-        data or {},
-        notes,
-        tasks=tasks,
-    )
+    words, text = load_words() if words is None else words, load_text() if text is None else text
+    setup = Setup(model, asker, settings, words, text, data or {}, notes, tasks=tasks)
     asked = [probe for probe in probes if probe.name in settings.probes]
     if model.window < LONGEST_USUAL:
         setup = sized_to(setup, partial(_longest_prompt, asked))
@@ -152,7 +140,6 @@ def plan_run(
 
 
 def _longest_prompt(asked: Sequence[Probe], setup: Setup) -> int:
-    """Tokens of the longest of the first prompts of each kind."""
     items = (item for unit in plan(setup, asked) for item in unit.items(unit.points[:1], set()))
     return max((item.prompt.start + len(item.prompt.ids) for item in items), default=0)
 
@@ -162,10 +149,8 @@ def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[
     count = settings.distractors + max(settings.relevant)
     asked = any(probe.variants is not None for probe in probes if probe.name in settings.probes)
     if asked and TOKENS_OF_AN_EXAMPLE * count > model.window:
-        raise UserError(
-            f"{count:,} examples do not fit into the context length of {model.name}, {model.window:,} tokens: lower "
-            "--distractors or --relevant"
-        )
+        window = f"the context length of {model.name}, {model.window:,} tokens"
+        raise UserError(f"{count:,} examples do not fit into {window}: lower --distractors or --relevant")
 
 
 def refuse_inapplicable(model: str | Path | Model | TextModel, settings: Settings) -> None:
@@ -178,23 +163,25 @@ def refuse_inapplicable(model: str | Path | Model | TextModel, settings: Setting
 
 def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> list[Unit]:
     """What the run consists of; `blocks` replaces the number of points of the few-shot probes."""
-    own = {probe.name: replace(setup, own=setup.settings.parameters[probe.name]) for probe in probes}
     units = few_shot_plan(setup, probes, setup.settings.points if blocks is None else blocks)
     for probe in probes:
         if probe.units is not None:
-            units += probe.units(own[probe.name])
+            units += probe.units(_own_setup(setup, probe))
     return [on_grid(setup, unit) for unit in units]
+
+
+def _own_setup(setup: Setup, probe: Probe) -> Setup:
+    return replace(setup, own=setup.settings.parameters[probe.name])
 
 
 def few_shot_plan(setup: Setup, probes: Sequence[Probe], points: int) -> list[Unit]:
     """All few-shot variants share their units, so that equal prompts are asked once."""
-    own = {probe.name: replace(setup, own=setup.settings.parameters[probe.name]) for probe in probes}
     variants = [
         replace(variant, relevant=number)
         for probe in probes
         if probe.variants is not None
         for number in (setup.settings.relevant if probe.each_number else [None])
-        for variant in probe.variants(own[probe.name])
+        for variant in probe.variants(_own_setup(setup, probe))
     ]
     return list(few_shot_units(replace(setup, settings=replace(setup.settings, points=points)), variants))
 
@@ -205,13 +192,11 @@ def second_stage(setup: Setup, probes: Sequence[Probe], precision: float, record
 
 
 def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequence[Probe]) -> None:
-    """Refuses a data set that no probe of the run uses."""
     for name in data:
         takers = [probe.name for probe in probes if probe.takes(name)]
         if not set(takers) & set(settings.probes):
-            raise UserError(
-                f"no probe of this run asks about {name}: add {' or '.join(takers)} with --probes, or use --full"
-            )
+            add = f"add {' or '.join(takers)} with --probes, or use --full"
+            raise UserError(f"no probe of this run asks about {name}: {add}")
 
 
 def run_units(
@@ -231,47 +216,34 @@ def run_units(
             held.enter_context(only_user_of(folder))
             start_run(folder, manifest)
         crew.wait()
-        _ask_and_gather(model, units, folder, manifest, budget, crew, further, probes)
 
+        def all_records() -> Sequence[Record]:
+            """Of all processes, none of which writes meanwhile."""
+            crew.wait()
+            records = read_run(folder, record_fields(probes)).records
+            crew.wait()
+            return records
 
-def _ask_and_gather(
-    model: Model,
-    units: Sequence[Unit],
-    folder: Path,
-    manifest: Manifest,
-    budget: int,
-    crew: Crew,
-    further: Further | None,
-    probes: Sequence[Probe],
-) -> None:
-    def all_records() -> Sequence[Record]:
-        """Of all processes, none of which writes meanwhile."""
-        crew.wait()
-        records = read_run(folder, record_fields(probes)).records
-        crew.wait()
-        return records
-
-    try:
-        ask_units(model, units, folder, crew, set(map(key_of, all_records())), budget)
-        if further is not None:
-            records = all_records()
-            more = further(records)
-            ask_units(model, more, folder, crew, set(map(key_of, records)), budget)
-            units = [*units, *more]
-        crew.wait()
-        if crew.is_first:
-            gather(folder, manifest)
-        crew.wait()
-        if crew.rank == 0 and not (folder / SAMPLE).exists():  # all processes that share the model take part
-            sample = take_sample(model, units, read_run(folder, record_fields(probes)).records, probes)
+        try:
+            ask_units(model, units, folder, crew, set(map(key_of, all_records())), budget)
+            if further is not None:
+                records = all_records()
+                more = further(records)
+                ask_units(model, more, folder, crew, set(map(key_of, records)), budget)
+                units = [*units, *more]
+            crew.wait()
             if crew.is_first:
-                write_sample(folder, sample)
-        if crew.is_first:
-            write_manifest(folder, structs.replace(manifest, complete=True))
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"the records so far are kept in {folder}, the same command goes on from there"
-        ) from None
+                gather(folder, manifest)
+            crew.wait()
+            if crew.rank == 0 and not (folder / SAMPLE).exists():  # all processes that share the model take part
+                sample = take_sample(model, units, read_run(folder, record_fields(probes)).records, probes)
+                if crew.is_first:
+                    write_sample(folder, sample)
+            if crew.is_first:
+                write_manifest(folder, structs.replace(manifest, complete=True))
+        except KeyboardInterrupt:
+            kept = f"the records so far are kept in {folder}, the same command goes on from there"
+            raise KeyboardInterrupt(kept) from None
 
 
 def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, done: set[Key], budget: int) -> None:
@@ -286,19 +258,15 @@ def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, don
                 forecast.advance(count)
 
         for unit, items in prepared(units, crew, done):
-            if items and forecast is None:
-                forecast = _forecast(items, max(1, total - len(done) // crew.size), bar, crew.is_first)
+            if items and forecast is None:  # the mean length of the first unit's items is taken for that of all
+                left = max(1, total - len(done) // crew.size)
+                millions = left * sum(len(item.prompt.ids) for item in items) / len(items) / 1e6
+                size = f"{left:,} answers, about {float(f'{millions:.2g}'):,g} million tokens"
+                forecast = Forecast(left, size, bar.console.print if crew.is_first else lambda line: None)
             bar.advance(task, len(crew.share(unit.points)) * unit.conditions - len(items))
             check_fit(model, items)
             share = max(1, budget // unit.cost)
             record_items(model, items, folder, crew.rank, share, advance, unit.answer, crew.member == 0)
-
-
-def _forecast(items: Sequence[Item], total: int, bar: Progress, is_first: bool) -> Forecast:
-    """From the items of the first unit: their mean length is taken for that of all."""
-    tokens = sum(len(item.prompt.ids) for item in items) / len(items)
-    size = f"{total:,} answers, about {float(f'{total * tokens / 1e6:.2g}'):,g} million tokens"
-    return Forecast(total, size, bar.console.print if is_first else lambda line: None)
 
 
 def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tuple[Unit, list[Item]]]:
@@ -356,11 +324,8 @@ def described(model: Model) -> ModelDescription:
 
 
 def versions_used() -> dict[str, str]:
-    return {
-        "maskwise": __version__,
-        "python": platform.python_version(),
-        "torch": version("torch"),
-        "transformers": version("transformers"),
+    return {"maskwise": __version__, "python": platform.python_version()} | {
+        name: version(name) for name in ("torch", "transformers")
     }
 
 

@@ -25,6 +25,7 @@ STATED = {
 }
 WINDOWS = ("max_model_len", "context_length")
 NONE: Mapping[str, Any] = {}
+UNKNOWN_DTYPE = "dtype not stated"
 TRIAL = "The days of the week are Monday, Tuesday,"
 
 
@@ -66,7 +67,8 @@ class Endpoint(TextModel):
         self.client = JsonClient(os.environ.get(KEY_NAME), patience or Patience())
         listed = self._listed()
         self.name = name or _only_one(self.url, list(listed))
-        said = {**self._own_description(), **listed.get(self.name, {})}
+        own = self._optional("/server_info") or self._optional("/get_server_info")
+        said = {**own, **listed.get(self.name, {})}
         self.settings = _settings(said, stated or UserStated())
         self.canvas = self.settings.canvas
         window = _first(said, WINDOWS)
@@ -92,17 +94,9 @@ class Endpoint(TextModel):
         return both > alone > 0
 
     def description(self) -> ModelDescription:
-        return ModelDescription(
-            name=self.name,
-            kind=self.kind,
-            parameters=None,
-            window=self.stated_window,
-            mask_id=None,
-            shift=False,
-            causal=None,
-            dtype="dtype not stated",
-            served=replace_infills(self.settings, self.infills),
-        )
+        served = self.settings.changed(infills=self.infills)
+        unknown: Any = {"parameters": None, "mask_id": None, "shift": False, "causal": None, "dtype": UNKNOWN_DTYPE}
+        return ModelDescription(name=self.name, kind=self.kind, window=self.stated_window, served=served, **unknown)
 
     def notes(self) -> list[str]:
         by_whom = self.settings.stated_by
@@ -122,8 +116,8 @@ class Endpoint(TextModel):
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         found = self._optional("/tokenize", {"model": self.name, "prompt": text, "add_special_tokens": False})
         tokens = found.get("tokens")
-        self.shows_tokenizer = isinstance(tokens, list)
         if not isinstance(tokens, list):
+            self.shows_tokenizer = False
             return
         if self.stated_window is not None and len(tokens) + new > self.stated_window:
             remedy = "give fewer --max-tokens" if new else "use --quick (shorter prompts)"
@@ -162,29 +156,25 @@ class Endpoint(TextModel):
     def _listed(self) -> dict[str, Mapping[str, Any]]:
         """What the server says of each of its models, by name; a dead one is found out here, at once. Some have no
         such list: `transformers serve` fails on it where no hub cache exists."""
-        once = replace(self.client, patience=replace(self.client.patience, tries=1))
         try:
-            found = once.request(f"{self.url}/models")
+            found = self._once.request(f"{self.url}/models")
         except StatusError:
             return {}
         listed = found.get("data") if isinstance(found, dict) else None
         return {one["id"]: one for one in listed or [] if isinstance(one, dict) and isinstance(one.get("id"), str)}
 
-    def _own_description(self) -> Mapping[str, Any]:
-        return self._optional("/server_info") or self._optional("/get_server_info")
+    @property
+    def _once(self) -> JsonClient:
+        """A client that does not try again."""
+        return replace(self.client, patience=replace(self.client.patience, tries=1))
 
     def _optional(self, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """What only some servers offer."""
-        once = replace(self.client, patience=replace(self.client.patience, tries=1))
         try:
-            found = once.request(self.url.removesuffix("/v1") + path, body)
+            found = self._once.request(self.url.removesuffix("/v1") + path, body)
         except UserError:
             return {}
         return found if isinstance(found, dict) else {}
-
-
-def replace_infills(settings: ServedSettings, infills: bool) -> ServedSettings:
-    return ServedSettings(**{**settings.to_dict(), "infills": infills})
 
 
 def _request_fields(description: Mapping[str, Any]) -> tuple[str, ...]:

@@ -66,7 +66,6 @@ class Run(RunOnDisk):
 
     @cached_property
     def reading(self) -> Reading:
-        """The run as the report reads it."""
         return readings_of([self])[0]
 
     @property
@@ -86,9 +85,8 @@ class Run(RunOnDisk):
         >>> mw.read_run("runs/readme").scores["locality"].why
         'not measured'
         """
-        return cast(
-            dict[str, Score], json_object(self.reading.summary.scores)
-        )  # JsonObject has the fields of a Score as attributes
+        found = json_object(self.reading.summary.scores)  # JsonObject has the fields of a Score as attributes
+        return cast(dict[str, Score], found)
 
     def frame(self) -> "DataFrame":
         """The records as a pandas table (`pip install '.[frame]'` in a clone), one row each.
@@ -160,10 +158,11 @@ class Run(RunOnDisk):
         from maskwise.runs.asked import asked_ids
         from maskwise.runs.described_model import tokenizer_in
 
-        tokenizer = self.sources.tokenizer or tokenizer_in(self.manifest.model)
-        sources = self.sources
-        ids = asked_ids(self.manifest, record, tokenizer, sources.words, sources.text, sources.data, sources.tasks)
-        return tokenizer.decode(ids)
+        if not isinstance(record, Record):
+            raise UserError(f"record is a value of the type {type(record).__name__}: give one of run.records")
+        own = self.sources
+        tokenizer = own.tokenizer or tokenizer_in(self.manifest.model)
+        return tokenizer.decode(asked_ids(self.manifest, record, tokenizer, own.words, own.text, own.data, own.tasks))
 
 
 @checked_arguments
@@ -305,23 +304,15 @@ def diagnose(
 
     refuse_inapplicable(model, inputs.settings)
     place = own_device(device) if device_map is None else device
-    spread = device_map, max_memory, tensor_parallel
+    choices: Any = {"device_map": device_map, "max_memory": max_memory, "tensor_parallel": tensor_parallel}
+    choices |= {"adapter": adapter, "check_weights": check_weights, "weights": weights, "any_base": any_base}
     opened: Any = model
     if not isinstance(model, TextModel):
-        opened = opened_model(model, dtype, place, adapter, check_weights, weights, any_base, *spread)
+        opened = opened_model(model, dtype=dtype, device=place, **choices)
         opened.compile_for_long_work()
-    folder = ask_probes(
-        opened,
-        inputs.settings,
-        None if out is None else Path(out),
-        inputs.source.words,
-        inputs.text,
-        batch_tokens,
-        inputs.data,
-        command,
-        exact=exact,
-        tasks=inputs.tasks,
-    )
+    home, words_asked = None if out is None else Path(out), inputs.source.words
+    texts = (words_asked, inputs.text, batch_tokens, inputs.data, command)
+    folder = ask_probes(opened, inputs.settings, home, *texts, exact=exact, tasks=inputs.tasks)
     stored = read_stored_run(folder, record_fields())
     source, prose = inputs.source if words else None, inputs.text if text else None
     sources = Sources(opened.tokenizer, source, prose, inputs.data, inputs.tasks)

@@ -80,7 +80,6 @@ class AllBut(set[Key]):
     """The set of all keys but these, as `done`: a unit then makes only the items of these keys."""
 
     def __init__(self, keys: set[Key]) -> None:
-        super().__init__()
         self.keys = keys
 
     def __contains__(self, key: object) -> bool:
@@ -88,7 +87,6 @@ class AllBut(set[Key]):
 
 
 def items_of(units: Sequence[Unit], wanted: dict[Key, Record]) -> Iterator[Item]:
-    """The questions of these records, made again."""
     points, others = {record.point for record in wanted.values()}, AllBut(set(wanted))
     for unit in units:
         asked = [point for point in unit.points if point in points]

@@ -176,9 +176,8 @@ def record_items(
 def batch_budget(model: Model, asked: int | None) -> int:
     if asked is not None and asked < 1:
         raise UserError(f"--batch-tokens must be at least 1, not {asked}")
-    return asked or (
-        GPU_BATCH_TOKENS if not isinstance(model, TextModel) and model.device.type == "cuda" else CPU_BATCH_TOKENS
-    )
+    on_gpu = not isinstance(model, TextModel) and model.device.type == "cuda"
+    return asked or (GPU_BATCH_TOKENS if on_gpu else CPU_BATCH_TOKENS)
 
 
 def check_fit(model: Model, items: Sequence[Item], or_else: str = "") -> None:

@@ -25,32 +25,17 @@ FEWER_DISTRACTORS = (30, 20, 12, 6)
 PASSAGE_PROBES = {"natural-text", "nelbo"}
 FINEST, COARSEST = 0.1, 50  # --precision, in points
 
-# One difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
-QUICK_NUMBERS: Mapping[str, Any] = {
-    "tasks": ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest"),
-    "points": 60,
-    "relevant": (1,),
-    "distractors": 15,
-    "passages": 20,
-    "passage_words": 50,
-}
+# quick: one difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
+QUICK_TASKS = ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest")
+QUICK_NUMBERS = {"points": 60, "relevant": (1,), "distractors": 15, "passages": 20, "passage_words": 50}
+ALL_TASKS = tuple(task.name for task in TASKS)
 NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
-    "quick": QUICK_NUMBERS,
-    "default": {"tasks": tuple(task.name for task in TASKS), "relevant": (1, PAPER_RELEVANT)},
-    "full": {
-        "tasks": tuple(task.name for task in TASKS),
-        "points": 1000,
-        "relevant": (1, PAPER_RELEVANT),
-        "passages": 1000,
-    },
+    "quick": {"tasks": QUICK_TASKS, **QUICK_NUMBERS},
+    "default": {"tasks": ALL_TASKS, "relevant": (1, PAPER_RELEVANT)},
+    "full": {"tasks": ALL_TASKS, "points": 1000, "relevant": (1, PAPER_RELEVANT), "passages": 1000},
     # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors,
     # and examples and questions are drawn from the same words.
-    "paper": {
-        "tasks": tuple(task.name for task in TASKS),
-        "points": 1000,
-        "relevant": (PAPER_RELEVANT,),
-        "held_out": 0.0,
-    },
+    "paper": {"tasks": ALL_TASKS, "points": 1000, "relevant": (PAPER_RELEVANT,), "held_out": 0.0},
 }
 
 
@@ -149,7 +134,10 @@ def chosen_settings(
     wanted = replace(preset(name), seed=seed, chat=chat, precision=precision)
     if probes is not None:
         listed = probes.split(",") if isinstance(probes, str) else probes
-        wanted = replace(wanted, probes=tuple(dict.fromkeys(probe.strip() for probe in listed)))
+        named = [probe.strip() for probe in listed]
+        if twice := [name for name in named if named.count(name) > 1]:
+            raise UserError(f"the probe {twice[0]} is named twice: name each once")
+        wanted = replace(wanted, probes=tuple(named))
     if points is not None:
         wanted = replace(wanted, points=points, passages=points)
         wanted = wanted if probes is None else with_questions(wanted, points)
@@ -244,7 +232,6 @@ def _with_fewer_examples(setup: Setup, longest: Callable[[Setup], int]) -> Setup
 
 
 def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
-    """Refuses unknown probes and impossible numbers."""
     known = [probe.name for probe in probes]
     for name in settings.probes:
         if name not in known:

@@ -16,14 +16,7 @@ from maskwise.records.folder import RunOnDisk
 from maskwise.records.groups import GroupedRecords, as_group, conditions_of, groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import judged, p_value
-from maskwise.scoring.intervals import (
-    by_task,
-    difference_interval,
-    points_of,
-    rules_ends,
-    stratified_mean,
-    variances_of,
-)
+from maskwise.scoring.intervals import by_task, paired_share, rules_ends, stratified_mean, variances_of
 from maskwise.scoring.scores import LIKELIHOODS, Score, Tables, bootstrapped, null_score, relative_loss, score, tables
 from maskwise.support.errors import UserError
 from maskwise.support.typed import Typed
@@ -64,13 +57,13 @@ def paired_difference(group: Sequence[Record], baseline: Sequence[Record]) -> Di
     strata = paired_values(group, baseline, "correct")
     if not strata:
         return Difference(difference=0.0, low=None, high=None, rules_low=None, rules_high=None, n=0, differed=0)
-    gained, lost = (np.array([(sign * change).clip(0).mean() for change in strata.values()]) for sign in (1, -1))
-    difference, low, high = difference_interval(gained, lost, points_of(strata), variances_of(strata))
+    found = paired_share(strata, variances_of(strata))
+    assert found.value is not None
     rules_low, rules_high = rules_ends(strata, (-1.0, 1.0))
     return Difference(
-        difference=float(difference),
-        low=float(low),
-        high=float(high),
+        difference=found.value,
+        low=found.low,
+        high=found.high,
         rules_low=rules_low,
         rules_high=rules_high,
         n=sum(map(len, strata.values())),
@@ -83,15 +76,11 @@ def paired_nats(group: Sequence[Record], baseline: Sequence[Record]) -> dict[str
     """The same for the negative log-likelihood of the right answer and its two parts, in nats."""
     found = {}
     here, before = as_group(group), as_group(baseline)
-    for field in LIKELIHOODS:
-        if here.has(field) and before.has(field):
-            strata = paired_values(here, before, field)
-            if strata:
-                difference, low, high = stratified_mean(strata)
-                rules_low, rules_high = rules_ends(strata)
-                found[field] = NatsDifference(
-                    difference=difference, low=low, high=high, rules_low=rules_low, rules_high=rules_high
-                )
+    for field in (field for field in LIKELIHOODS if here.has(field) and before.has(field)):
+        if strata := paired_values(here, before, field):
+            difference, low, high = stratified_mean(strata)
+            rules = dict(zip(("rules_low", "rules_high"), rules_ends(strata), strict=True))
+            found[field] = NatsDifference(difference=difference, low=low, high=high, **rules)
     return found
 
 
@@ -142,9 +131,7 @@ def loss_recovered(before: Sequence[Record], after: Sequence[Record]) -> Score:
     counts = [condition["masks"] for condition in conditions]
     if 2 not in counts or max(counts) == 2:
         return null_score()
-    two, most = counts.index(2), counts.index(max(counts))
-
-    many = len(conditions)
+    two, most, many = counts.index(2), counts.index(max(counts)), len(conditions)
     return recovered_share(paired_tables(before, after, conditions), (two, most, many + two, many + most))
 
 
@@ -185,9 +172,7 @@ def mean_change(before: Sequence[Record], after: Sequence[Record], field: str) -
     """
     then = {(r.task, r.point, condition_text(r.condition)): r for r in before}
     pairs = [(then[key], r) for r in after if (key := (r.task, r.point, condition_text(r.condition))) in then]
-    if len(pairs) < 2:
-        return null_score()
-    if any(getattr(one, field) is None for pair in pairs for one in pair):
+    if len(pairs) < 2 or any(getattr(one, field) is None for pair in pairs for one in pair):
         return null_score()
     if any(old.answer != new.answer for old, new in pairs):
         return null_score("the two were not asked the same")

@@ -26,16 +26,9 @@ import scipy  # scipy.stats, which takes a second to import, is imported when it
 from msgspec import UNSET, Meta, UnsetType, structs
 
 from maskwise.records.record import Record
+from maskwise.scoring import intervals
 from maskwise.scoring.contrasts import Answers, ConditionWeights
-from maskwise.scoring.intervals import (
-    Bounds,
-    Estimate,
-    bounded_mean,
-    effective_points,
-    mean_error,
-    points_of,
-    stratified_mean,
-)
+from maskwise.scoring.intervals import Bounds, Estimate, stratified_mean
 from maskwise.scoring.scores import LEAST_SKILL
 from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
@@ -115,8 +108,8 @@ def judged(
     """
     strata = values if isinstance(values, dict) else {"": np.array(values, dtype=float)} if len(values) else {}
     points = sum(map(len, strata.values()))
-    mean, low, high = bounded_mean(strata, bounds) if points else (math.nan, None, None)
-    error, free = (mean_error(strata) if points else None) or (None, None)
+    mean, low, high = intervals.bounded_mean(strata, bounds) if points else (math.nan, None, None)
+    error, free = (intervals.mean_error(strata) if points else None) or (None, None)
     alone = verdict(low, high, nothing, asked, less) if enough else "inconclusive"
     return Claim(
         name=name,
@@ -137,7 +130,7 @@ def judged(
 
 
 def effective(strata: Strata) -> float:
-    return effective_points(points_of(strata)) if strata else 0.0
+    return intervals.effective_points(intervals.points_of(strata)) if strata else 0.0
 
 
 # Holm's procedure
@@ -223,19 +216,12 @@ def contrast_claim(
     """
     most, least = (sum(max(0.0, sign * weight) for weight in weights.values()) for sign in (1, -1))
     answers = Answers(records)
-    found = judged(
-        name,
-        claim,
-        measure,
-        answers.sums(weights, "correct"),
-        "points",
-        bounds=(-least, most),
-        enough=enough and best_accuracy(answers, weights) - chance >= LEAST_SKILL,
-    )
+    enough = enough and best_accuracy(answers, weights) - chance >= LEAST_SKILL
+    strata = answers.sums(weights, "correct")
+    found = judged(name, claim, measure, strata, "points", bounds=(-least, most), enough=enough)
     more = {}
     for key, field in (("nats", "nll"), ("nats_content", "nll_choice")):
-        strata = answers.sums(weights, field)
-        if strata:
+        if strata := answers.sums(weights, field):
             more[key] = Estimate.of(stratified_mean({task: -nats for task, nats in strata.items()}))
     return structs.replace(found, **more)
 
@@ -266,27 +252,19 @@ def by_point(
     return [dict(kinds) for _, kinds in sorted(found.items())]
 
 
-def differences(
-    records: Sequence[Record],
-    here: Callable[[Record], bool],
-    there: Callable[[Record], bool],
-    value: Callable[[Record], float],
-) -> list[float]:
-    """The mean of `value` here minus that there, for each point."""
-    chosen = [record for record in records if here(record) or there(record)]
-    points = by_point(chosen, lambda record: "here" if here(record) else "there", value)
-    return [float(np.mean(kinds["here"]) - np.mean(kinds["there"])) for kinds in points if len(kinds) == 2]
+def means_by_point(records: Sequence[Record], name: str) -> dict[int, float]:
+    """The mean of a field, or of a piece of evidence, for each point; nan where a record does not hold it."""
+
+    def value(record: Record) -> float:
+        found = record.evidence.get(name, record.get(name))
+        return math.nan if found is None else found
+
+    points = sorted({record.point for record in records})
+    means = by_point(records, lambda record: "", value)
+    return {point: float(np.mean(kinds[""])) for point, kinds in zip(points, means, strict=True)}
 
 
-def means_by_point(
-    records: Sequence[Record], here: Callable[[Record], bool], value: Callable[[Record], float]
-) -> list[float]:
-    """The mean of `value` here, for each point that has one."""
-    points = by_point([record for record in records if here(record)], lambda record: "", value)
-    found = [float(np.mean(kinds[""])) for kinds in points]
-    return [one for one in found if not math.isnan(one)]
-
-
-def mean_of(values: Sequence[float]) -> float:
-    """nan of nothing."""
-    return float(np.mean(values)) if values else math.nan
+def differences(here: Sequence[Record], there: Sequence[Record], name: str) -> list[float]:
+    """The mean here minus that there, for each point."""
+    means, others = means_by_point(here, name), means_by_point(there, name)
+    return [mean - others[point] for point, mean in means.items() if point in others]

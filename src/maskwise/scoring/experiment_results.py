@@ -39,12 +39,12 @@ class MitigationResult(Typed, frozen=True, kw_only=True):
     cure: Annotated[str, Meta(description="its name")]
     paper: Annotated[str | None, Meta(description="where it was published")]
     two_masks: Annotated[Accuracy | None, Meta(description="with two masks, after; null where it was not run")] = None
-    accuracy: Annotated[float | None, Meta(description="with the canvas's masks; null where it could not be measured")]
-    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")]
-    high: Annotated[float | None, Meta(description="upper end")]
-    difference: Annotated[float | None, Meta(description="from the baseline, over the same questions")]
-    difference_low: Annotated[float | None, Meta(description="lower end")]
-    difference_high: Annotated[float | None, Meta(description="upper end")]
+    accuracy: Annotated[float | None, Meta(description="with the canvas's masks; null where not measured")] = None
+    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")] = None
+    high: Annotated[float | None, Meta(description="upper end")] = None
+    difference: Annotated[float | None, Meta(description="from the baseline, over the same questions")] = None
+    difference_low: Annotated[float | None, Meta(description="lower end")] = None
+    difference_high: Annotated[float | None, Meta(description="upper end")] = None
     nll_two_masks: Annotated[
         float | None,
         Meta(description="mean negative log-likelihood of the right answer with two masks, after, in nats"),

@@ -74,7 +74,7 @@ class Answered:
 
 def flips(answers: str, setting: str, compared_with: str, before: Answered, after: Answered, rounding: float) -> Flips:
     """The flips of a setting; one is a tie if its margin is at most `rounding` times the largest logit."""
-    changed = np.array([one != other for one, other in zip(before.texts, after.texts, strict=True)], dtype=bool)
+    changed = _changed(before, after)
     n, count = len(changed), int(changed.sum())
     low, high = jeffreys_bounds(np.array(count / n), float(n))
     margins = before.margins[changed]
@@ -93,21 +93,20 @@ def flips(answers: str, setting: str, compared_with: str, before: Answered, afte
     )
 
 
+def _changed(before: Answered, after: Answered) -> np.ndarray:
+    return np.array([one != other for one, other in zip(before.texts, after.texts, strict=True)], dtype=bool)
+
+
 def by_margin(before: Answered, after: Answered, edges: Sequence[float]) -> list[MarginBin]:
     """Flips by the margin of the reference, in bins that begin at 0 and at each of `edges`; empty ones are left out."""
-    changed = np.array([one != other for one, other in zip(before.texts, after.texts, strict=True)], dtype=bool)
-    starts = (0.0, *edges)
+    changed = _changed(before, after)
     place = np.searchsorted(np.array(edges), before.margins, side="right")
-    return [
-        MarginBin(
-            low=start,
-            high=edges[number] if number < len(edges) else None,
-            n=int((place == number).sum()),
-            flipped=int(changed[place == number].sum()),
-        )
-        for number, start in enumerate(starts)
-        if (place == number).any()
-    ]
+    found = []
+    for number, (low, high) in enumerate(zip((0.0, *edges), (*edges, None), strict=True)):
+        here = changed[place == number]
+        if len(here):
+            found.append(MarginBin(low=low, high=high, n=len(here), flipped=int(here.sum())))
+    return found
 
 
 def run_noise(answers: str, dtype: str, right: np.ndarray) -> RunNoise:

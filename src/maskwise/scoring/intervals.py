@@ -249,6 +249,9 @@ def _share_of(strata: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np
     return share_interval(means_of(strata), points_of(strata), variances_of(strata))
 
 
+ENDS = ("", "_low", "_high")  # of the names of an estimate in JSON
+
+
 class Estimate(Typed, frozen=True, kw_only=True):
     """A number with its 95 % interval."""
 
@@ -257,13 +260,13 @@ class Estimate(Typed, frozen=True, kw_only=True):
     high: float | None
 
     @classmethod
-    def of(cls, found: tuple[Any, Any, Any]) -> "Estimate":
+    def of(cls, found: Iterable[Any] = (None, None, None)) -> "Estimate":
         """From (value, low, high), as the functions above give them."""
         value, low, high = (None if one is None else float(one) for one in found)
         return cls(value=value, low=low, high=high)
 
     def named(self, name: str) -> dict[str, float | None]:
-        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+        return {name + end: value for end, value in zip(ENDS, (self.value, self.low, self.high), strict=True)}
 
 
 def stratified_share(strata: dict[str, np.ndarray]) -> Estimate:
@@ -271,10 +274,15 @@ def stratified_share(strata: dict[str, np.ndarray]) -> Estimate:
     return Estimate.of(_share_of(strata))
 
 
+def paired_share(strata: dict[str, np.ndarray], within: np.ndarray | None = None) -> Estimate:
+    """The mean over tasks of changes of right answers, -1 to 1 each, with the interval of a paired difference."""
+    gained, lost = (np.array([(sign * change).clip(0).mean() for change in strata.values()]) for sign in (1, -1))
+    return Estimate.of(difference_interval(gained, lost, points_of(strata), within))
+
+
 def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
     """Pearson's r with Fisher's interval; null with fewer than four pairs or where one side does not vary."""
     if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return Estimate(value=None, low=None, high=None)
+        return Estimate.of()
     found = scipy.stats.pearsonr(x, y)
-    interval = found.confidence_interval(CONFIDENCE)
-    return Estimate(value=float(found.statistic), low=float(interval.low), high=float(interval.high))
+    return Estimate.of((found.statistic, *found.confidence_interval(CONFIDENCE)))

@@ -28,11 +28,13 @@ def between(low: float | None, high: float | None, digits: int = 0) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    return "–" if value is None else _minus(f"{value:.{digits}f}")
+    return "–" if value is None else _minus(f"{round(value, digits) + 0.0:.{digits}f}")
 
 
 def signed(value: float, digits: int = 3) -> str:
-    return _minus(f"{value:+.{digits}f}")
+    """A zero has no sign."""
+    rounded = round(value, digits)
+    return _minus(f"{rounded:+.{digits}f}") if rounded else number(0, digits)
 
 
 def points_between(difference: float, low: float | None, high: float | None) -> str:
@@ -44,14 +46,14 @@ def points_between(difference: float, low: float | None, high: float | None) -> 
 def nats_between(value: float, low: float | None, high: float | None) -> str:
     """+0.31 nats (0.20 to 0.42)"""
     ends = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
-    return f"{signed(round(value, 2) + 0.0, 2)}{NBSP}nats{ends}"
+    return f"{signed(value, 2)}{NBSP}nats{ends}"
 
 
 def score_value(score: Score, unit: str) -> str:
     """A score's number in its unit."""
     if score.value is None or unit == "share":
         return percent(score.value, digits_of(score))
-    return f"{signed(round(score.value, 2) + 0.0, 2)}{NBSP}nats"
+    return f"{signed(score.value, 2)}{NBSP}nats"
 
 
 def score_interval(score: Score, unit: str) -> str:
@@ -67,7 +69,7 @@ def parts_in_words(score: Score) -> str:
     """The parts of a score in nats that are format and content; empty if not known."""
     if score.allowed is UNSET or score.choice is UNSET:
         return ""
-    form, content = (signed(round(part.value or 0.0, 2) + 0.0, 2) for part in (score.allowed, score.choice))
+    form, content = (signed(part.value or 0.0, 2) for part in (score.allowed, score.choice))
     return f"format {form}, content {content}"
 
 

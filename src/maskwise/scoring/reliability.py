@@ -52,6 +52,13 @@ class Predictions:
         """Sums over each sequence, [N]."""
         return np.bincount(self.sequence, values, minlength=self.sequences)
 
+    def counts(self) -> np.ndarray:
+        """Predictions of each sequence, [N]."""
+        return self.per_sequence(np.ones(len(self.sure)))
+
+    def share_right(self) -> Estimate:
+        return share_over_sequences(self.per_sequence(self.right), self.counts())
+
 
 def multiplicities(sequences: int) -> np.ndarray:
     """How often each of N sequences occurs in each resample, [RESAMPLES, N]."""
@@ -63,12 +70,12 @@ def interval(value: float, resampled: np.ndarray, sequences: int, bounds: tuple[
     none in so many says how many."""
     known = resampled[~np.isnan(resampled)]
     if np.isnan(value) or sequences < 2 or not len(known):
-        return Estimate(value=None if np.isnan(value) else value, low=None, high=None)
+        return Estimate.of((None if np.isnan(value) else value, None, None))
     low, high = np.quantile(known, TAILS)
     if high - low < 1e-9:
         unseen = float(none_seen(sequences))
         low, high = value - unseen * (value - bounds[0]), value + unseen * (bounds[1] - value)
-    return Estimate(value=value, low=float(min(low, value)), high=float(max(high, value)))
+    return Estimate.of((value, min(low, value), max(high, value)))
 
 
 def bin_of(sure: np.ndarray) -> np.ndarray:
@@ -79,7 +86,7 @@ def calibration_error(found: Predictions) -> Estimate:
     """The debiased root mean square of (confidence - right) over BINS bins, with its interval over sequences."""
     bins, n = bin_of(found.sure), found.sequences
     if n < 2 or not len(bins):
-        return Estimate(value=None, low=None, high=None)
+        return Estimate.of()
     off, count = np.zeros((n, BINS)), np.zeros((n, BINS))
     np.add.at(off, (found.sequence, bins), found.sure - found.right)
     np.add.at(count, (found.sequence, bins), 1.0)
@@ -93,23 +100,17 @@ def calibration_error(found: Predictions) -> Estimate:
     value = float(squared(np.ones((1, n)))[0])
     resampled = squared(multiplicities(n).astype(float)) * n / (n - 1)
     low, high = np.quantile(resampled, TAILS)
-    roots = [float(np.sqrt(max(0.0, square))) for square in (value, min(low, value), max(high, value))]
-    return Estimate(value=roots[0], low=roots[1], high=roots[2])
+    return Estimate.of(np.sqrt(max(0.0, square)) for square in (value, min(low, value), max(high, value)))
 
 
 def overconfidence(found: Predictions) -> Estimate:
     """Mean confidence less the share that is right; the interval over sequences."""
-    return ratio(found.per_sequence(found.sure - found.right), found.per_sequence(np.ones(len(found.sure))), (-1, 1))
-
-
-def ratio(sums: np.ndarray, counts: np.ndarray, bounds: tuple[float, float]) -> Estimate:
-    """Sum over sequences of `sums` [N] by that of `counts` [N], with its interval over sequences."""
-    if not counts.sum():
-        return Estimate(value=None, low=None, high=None)
-    times = multiplicities(len(sums))
+    if not len(found.sure):
+        return Estimate.of()
+    off, counts, times = found.per_sequence(found.sure - found.right), found.counts(), multiplicities(found.sequences)
     total = times @ counts
-    resampled = np.where(total > 0, times @ sums / np.maximum(total, 1e-12), np.nan)
-    return interval(float(sums.sum() / counts.sum()), resampled, len(sums), bounds)
+    resampled = np.where(total > 0, times @ off / np.maximum(total, 1e-12), np.nan)
+    return interval(float(off.sum() / counts.sum()), resampled, found.sequences, (-1, 1))
 
 
 def auroc(found: Predictions) -> Estimate:
@@ -117,7 +118,7 @@ def auroc(found: Predictions) -> Estimate:
     order = np.argsort(found.sure, kind="stable")
     sure, right, sequence = found.sure[order], found.right[order] > 0, found.sequence[order]
     if not len(sure):
-        return Estimate(value=None, low=None, high=None)
+        return Estimate.of()
     first = np.flatnonzero(np.r_[True, np.diff(sure) > 0])  # where each group of ties begins
 
     def area(times: np.ndarray) -> np.ndarray:
@@ -135,7 +136,7 @@ def best_temperature(nll: np.ndarray) -> Estimate:
     """The temperature that minimises the negative log-likelihood, from its sums at TEMPERATURES of each sequence, [N,
     17]: the least of a parabola in log T through the best of them and its neighbours."""
     if not len(nll):
-        return Estimate(value=None, low=None, high=None)
+        return Estimate.of()
     times = multiplicities(len(nll))
     value = float(_lowest(nll.sum(0, keepdims=True))[0])
     return interval(value, _lowest(times @ nll), len(nll), (TEMPERATURES[0], TEMPERATURES[-1]))
@@ -159,14 +160,13 @@ def share_over_sequences(right: np.ndarray, counts: np.ndarray) -> Estimate:
     used = counts > 0
     right, counts, n = right[used], counts[used], int(used.sum())
     if not n:
-        return Estimate(value=None, low=None, high=None)
+        return Estimate.of()
     share, total = right.sum() / counts.sum(), counts.sum()
     points = float(n)
     variance = ((right - share * counts) ** 2).sum() * n / max(1, n - 1) / total**2
     if n > 1 and variance > 0:
         points = float(np.clip(share * (1 - share) / variance, 1.0, total))
-    low, high = jeffreys_bounds(np.array(share), points)
-    return Estimate(value=float(share), low=float(low), high=float(high))
+    return Estimate.of((share, *jeffreys_bounds(np.array(share), points)))
 
 
 class ChosenThreshold(Typed, frozen=True, kw_only=True):
@@ -186,12 +186,11 @@ def choose_threshold(found: Predictions, first_half: np.ndarray) -> ChosenThresh
     above_each = {level: own.right[own.sure >= level] for level in THRESHOLDS}
     chosen = next((t for t, right in above_each.items() if len(right) >= FEWEST and right.mean() >= WANTED), None)
     above = found.where(~here & (found.sure >= (2.0 if chosen is None else chosen)))
-    verified = share_over_sequences(above.per_sequence(above.right), above.per_sequence(np.ones(len(above.sure))))
     others = int((~here).sum())
     return ChosenThreshold(
         threshold=chosen,
         above=None if chosen is None or not others else len(above.sure) / others,
-        verified=verified,
+        verified=above.share_right(),
         chosen_on=int(first_half.sum()),
         verified_on=int((~first_half).sum()),
     )
@@ -213,7 +212,7 @@ def reliability(found: Predictions) -> list[ReliabilityBin]:
     for number in range(BINS):
         here = found.where(bins == number)
         if len(here.sure) >= FEWEST:
-            share = share_over_sequences(here.per_sequence(here.right), here.per_sequence(np.ones(len(here.sure))))
+            share = here.share_right()
             assert share.value is not None and share.low is not None and share.high is not None
             mean = float(here.sure.mean())
             drawn.append(ReliabilityBin(sure=mean, right=share.value, low=share.low, high=share.high, n=len(here.sure)))

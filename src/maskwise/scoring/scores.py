@@ -11,17 +11,8 @@ from msgspec import UNSET, Meta, UnsetType, structs
 
 from maskwise.records.groups import Group, GroupedRecords, as_group, groups_of, paired
 from maskwise.records.record import Condition, Record, condition_text
-from maskwise.scoring.intervals import (
-    SAME,
-    TAILS,
-    Bounds,
-    Ends,
-    bounded_mean,
-    effective_points,
-    none_seen,
-    rules_ends,
-    word_rule,
-)
+from maskwise.scoring import intervals
+from maskwise.scoring.intervals import SAME, TAILS, Bounds, Ends, bounded_mean, rules_ends, word_rule
 from maskwise.support.randomness import numpy_generator
 from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
@@ -125,11 +116,7 @@ def bootstrapped(by_task: Tables, formula: Formula, undefined: str = NO_SKILL, l
 
 
 def resampled_ends(
-    by_task: Tables,
-    formula: Formula,
-    resamples: int = RESAMPLES,
-    low_end: LowEnd | None = None,
-    tails: Bounds = TAILS,
+    by_task: Tables, formula: Formula, resamples: int = RESAMPLES, low_end: LowEnd | None = None, tails: Bounds = TAILS
 ) -> Ends:
     strata = list(by_task.values())
     if min(map(len, strata)) < 2:  # no spread within the tasks: all points as one, which can only widen
@@ -183,7 +170,7 @@ def exact_ends(by_task: Tables, formula: Formula) -> Ends:
     """Where no answer differed: the least and the most the score can be if as many points as the exact bound of none in
     n allows show one other pattern of answers."""
     means = np.mean([table.mean(0) for table in by_task.values()], axis=0)
-    unseen = float(none_seen(effective_points(np.array([len(table) for table in by_task.values()], dtype=float))))
+    unseen = float(intervals.none_seen(intervals.effective_points(intervals.points_of(by_task))))
     found = formula((1 - unseen) * means + unseen * patterns_of(len(means)))
     if np.isnan(found).all():
         return None, None
@@ -247,6 +234,11 @@ def mean_score(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> S
 def share_of_skill(part: np.ndarray, skill: np.ndarray) -> np.ndarray:
     """part / skill, nan where there is too little skill to divide by."""
     return np.where(skill >= LEAST_SKILL, part / np.maximum(skill, LEAST_SKILL), np.nan)
+
+
+def skill_lost(by_task: Tables, chance: float = CHANCE) -> Score:
+    """The share of the skill under the first of two conditions that is lost under the second, of tables [points, 2]."""
+    return bootstrapped(by_task, lambda right: share_of_skill(right[:, 0] - right[:, 1], right[:, 0] - chance))
 
 
 def relative_loss(accuracy: np.ndarray) -> np.ndarray:

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import numpy as np
 from msgspec import Meta, structs
 
 from maskwise.records.record import Record
+from maskwise.scoring.intervals import by_task
 from maskwise.scoring.scores import Score, null_score
 from maskwise.support.typed import Typed
 
@@ -43,11 +43,8 @@ class Room(Typed, frozen=True, kw_only=True):
 def room_of(selection: Sequence[Record]) -> Room:
     """From the records of selection questions with the fewest masks."""
     fewest = min((record.masks for record in selection), default=0)
-    right: dict[str, list[bool]] = defaultdict(list)
-    for record in selection:
-        if record.masks == fewest:
-            right[record.task].append(record.correct)
-    accuracy = {task: float(np.mean(found)) for task, found in sorted(right.items())}
+    right = by_task((record.task, record.correct) for record in selection if record.masks == fewest)
+    accuracy = {task: float(found.mean()) for task, found in sorted(right.items())}
     by_verdict: dict[Fitness, list[str]] = defaultdict(list)
     for task, found in accuracy.items():
         by_verdict[verdict_of(found)].append(task)
@@ -72,9 +69,6 @@ def resting_on(score: Score, room: Room) -> Score:
 
 def no_room(room: Room) -> str:
     """`no task leaves room for a loss (11 below 45 % right, 1 above 90 % right)`"""
-    parts = [
-        (len(room.too_hard), f"below {100 * LEAST_ROOM:.0f} %"),
-        (len(room.too_easy), f"above {100 * MOST_ROOM:.0f} %"),
-    ]
-    counted = [f"{count} {where} right" for count, where in parts if count]
+    ends = (room.too_hard, "below", LEAST_ROOM), (room.too_easy, "above", MOST_ROOM)
+    counted = [f"{len(tasks)} {side} {100 * end:.0f} % right" for tasks, side, end in ends if tasks]
     return f"no task leaves room for a loss ({', '.join(counted) or 'none was asked'})"

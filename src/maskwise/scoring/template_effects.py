@@ -8,12 +8,12 @@ from msgspec import Meta
 
 from maskwise.records.record import Record
 from maskwise.scoring.claims import LEVEL
-from maskwise.scoring.intervals import Estimate, bounded_mean, difference_interval, points_of, stratified_share
+from maskwise.scoring.intervals import Estimate, bounded_mean, paired_share, stratified_share
 from maskwise.scoring.skill import Skill, task_skill
 from maskwise.scoring.variance_components import TemplateSpread, template_spread
 from maskwise.support.typed import Typed
 from maskwise.tasks.contrast_questions import RULES
-from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.episodes import CHANCE, LETTERS
 
 OF_MASKS, OF_CONTRAST = "mask-count", "contrast"  # the probes whose questions are reworded
 OF_SKILL = "skill"  # other questions of mask-count, which decide under which templates the model can answer
@@ -66,8 +66,7 @@ def _over_questions(effect: str, strata: dict[str, np.ndarray]) -> Estimate:
         return stratified_share(strata)
     if effect == DISTANCE:  # a mean over three rules
         return Estimate.of(bounded_mean(strata, (-1.0, 1.0)))
-    gained, lost = (np.array([(sign * one).clip(0).mean() for one in strata.values()]) for sign in (1, -1))
-    return Estimate.of(difference_interval(gained, lost, points_of(strata)))
+    return paired_share(strata)
 
 
 RightByQuestion = dict[tuple[str, int, int], bool]  # task, question and rule
@@ -80,7 +79,9 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
         found = record.condition
         rules = RULES if found["questions"] == OF_CONTRAST else 1
         place = found["questions"], found["template"], found["answer"], found["examples"], found["masks"]
-        table.setdefault(place, {})[record.task, *divmod(record.point, rules)] = record.correct
+        # A letter is no word, though the first token of a word in capitals may be one.
+        right = record.correct and not (found["answer"] == "word" and record.predicted.strip() in LETTERS)
+        table.setdefault(place, {})[record.task, *divmod(record.point, rules)] = right
     checks = {place[1]: list(right.values()) for place, right in table.items() if place[0] == OF_SKILL}
     level = LEVEL / max(1, len(checks))  # Bonferroni: a guesser passes under any template in 5 % of the runs
     skills = {name: task_skill(sum(right), len(right), CHANCE, level=level) for name, right in checks.items()}
@@ -95,9 +96,17 @@ def templates_summary(records: Sequence[Record]) -> TemplatesSummary | None:
             bounds = (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0)
             for number, (name, row) in enumerate(zip(names, whole, strict=True)):
                 over = _over_questions(effect, {task: rows[number] for task, rows in by_task.items()})
-                effects.append(TemplateEffect(effect=effect, template=name, changes_task=answer == "word",
-                                              value=float(row.mean()), low=over.low, high=over.high,
-                                              questions=len(row)))  # fmt: skip
+                effects.append(
+                    TemplateEffect(
+                        effect=effect,
+                        template=name,
+                        changes_task=answer == "word",
+                        value=float(row.mean()),
+                        low=over.low,
+                        high=over.high,
+                        questions=len(row),
+                    )
+                )
             if answer == "letter" and len(names) > 1 and whole.shape[1] > 1:
                 spread[effect] = template_spread(by_task, bounds)
                 kept = [place for place, name in enumerate(names) if can_answer(skills, name)]

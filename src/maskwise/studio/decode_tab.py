@@ -62,13 +62,8 @@ def decode_tab(shelf: Shelf) -> None:
 
 def _examples(shelf: Shelf, model: gr.Dropdown, prompt: gr.Textbox) -> None:
     offered = {title: [*example] for title, example in EXAMPLES.items() if example[0] in shelf.names}
-    gr.Examples(
-        list(offered.values()),
-        [model, prompt],
-        example_labels=list(offered),
-        label="Examples",
-        api_visibility="private",
-    )
+    shown: Any = {"example_labels": list(offered), "label": "Examples", "api_visibility": "private"}
+    gr.Examples(list(offered.values()), [model, prompt], **shown)
 
 
 def _decode(shelf: Shelf, model: str, prompt: str, new: int, *controls: Any) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from maskwise.report.pages.page import build
 from maskwise.report.pages.registry import run_table
 from maskwise.report.readings import read_all
 from maskwise.report.words.comparison import rows_of
+from maskwise.report.words.task_skill import in_short, limit_of_run
 from maskwise.support.errors import UserError
 
 MOST_FOLDERS = 200
@@ -53,7 +54,8 @@ def listed_runs(root: Path) -> Iterator[list[ListedRun]]:
     for number, run in enumerate(runs):
         with suppress(Exception):  # a stranger's records; opening the run says what is wrong, the others stay listed
             changed = (root / run.name / RECORDS).stat().st_mtime_ns
-            runs[number] = replace(run, scores=_scores(root / run.name, changed))
+            scores, limit = _scores(root / run.name, changed)
+            runs[number] = replace(run, model=f"{run.model}{limit}", scores=scores)
         if number % 8 == 7:
             yield list(runs)
     yield runs
@@ -96,13 +98,16 @@ def _by_manifest(folder: Path) -> ListedRun:
 
 
 @lru_cache(maxsize=MOST_FOLDERS)
-def _scores(folder: Path, changed: int) -> dict[str, float]:
-    """The scores of the run that are shown, in percent or nats. changed: when its records were, in nanoseconds."""
-    table = run_table(read_all([folder]))
-    found = {}
+def _scores(folder: Path, changed: int) -> tuple[dict[str, float], str]:
+    """The scores of the run that are shown, in percent or nats, and why it can show no loss, in brackets.
+
+    changed: when its records were, in nanoseconds.
+    """
+    (reading,) = read_all([folder])
+    table, limit, found = run_table([reading]), limit_of_run(reading), {}
     for column, cell in zip(table.columns, table.rows[0], strict=True):
         if isinstance(cell.order, float) and cell.text.endswith("nats"):
             found[column.title] = round(cell.order, 2)  # the title names the unit
         elif isinstance(cell.order, float):
             found[f"{column.title} (%)"] = round(100 * cell.order, 1)
-    return found
+    return found, f" ({in_short(limit)})" if limit else ""

@@ -19,21 +19,9 @@ MOST_BODY = 512 << 10  # bytes of a request: three texts of the largest size, es
 MOST_WAITING, MOST_SESSIONS = 64, 64
 # What the page needs of Gradio's routes; uploads, files, proxies and whatever comes with a later version stay shut.
 PATHS = ("/assets/", "/static/", "/svelte/", "/gradio_api/queue/", "/gradio_api/heartbeat/")
-EXACT_PATHS = (
-    "/",
-    "/config",
-    "/theme.css",
-    "/favicon.ico",
-    "/manifest.json",
-    "/robots.txt",
-    "/gradio_api/info",
-    "/gradio_api/startup-events",
-    "/gradio_api/app_id",
-    "/gradio_api/theme.css",
-    "/gradio_api/cancel",
-    "/gradio_api/reset",
-    "/gradio_api/login_check",
-)
+API = ("info", "startup-events", "app_id", "theme.css", "cancel", "reset", "login_check")
+EXACT_PATHS = {"/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt"}
+EXACT_PATHS |= {f"/gradio_api/{name}" for name in API}
 # Nothing is fetched from elsewhere, whatever a page or a text says.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -149,22 +137,11 @@ def guarded_app(
     # Fonts of the system: Gradio's themes would ask for web fonts.
     fonts = ["system-ui", "-apple-system", "Segoe UI", "DejaVu Sans", "sans-serif"]
     theme = gr.themes.Base(primary_hue="blue", font=fonts, font_mono=["ui-monospace", "DejaVu Sans Mono", "monospace"])
+    off: Any = dict.fromkeys(("ssr_mode", "show_error", "mcp_server", "pwa", "enable_monitoring"), False)
+    style = f"<style>{studio_style()}</style>"
+    bare = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     mounted = gr.mount_gradio_app(
-        FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
-        app,
-        "/",
-        LOOPBACK,
-        port,
-        [],
-        False,
-        ssr_mode=False,
-        show_error=False,
-        mcp_server=False,
-        pwa=False,
-        enable_monitoring=False,
-        max_file_size=1,
-        theme=theme,
-        head=f"<style>{studio_style()}</style>",
+        bare, app, "/", LOOPBACK, port, [], False, max_file_size=1, theme=theme, head=style, **off
     )
     return Guard(mounted, port), partial(shelf.take, shelf.names[0])
 
@@ -174,17 +151,9 @@ def serve(held: socket.socket, app: Guard, open_first: Callable[[], object]) -> 
     import uvicorn
 
     # Pages that are open when it ends are cut off; at a lower level uvicorn prints a traceback for each.
-    config = uvicorn.Config(
-        app,
-        log_level="critical",
-        access_log=False,
-        limit_concurrency=256,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=1,
-        server_header=False,
-        ws="none",
-    )
-    server = uvicorn.Server(config)
+    limits: Any = {"limit_concurrency": 256, "timeout_keep_alive": 5, "timeout_graceful_shutdown": 1}
+    quiet: Any = {"log_level": "critical", "access_log": False, "server_header": False}
+    server = uvicorn.Server(uvicorn.Config(app, ws="none", **quiet, **limits))
     failed: list[BaseException] = []
 
     def opening() -> None:

@@ -18,13 +18,8 @@ PARAMETERS = tuple((strategy, parameter) for strategy in STRATEGIES for paramete
 
 def strategy_controls(title: str, rule: str) -> list[gr.components.Component]:
     """The components whose values `strategy_options` takes, in its order."""
-    chosen = gr.Dropdown(
-        [one.name for one in STRATEGIES],
-        value=rule,
-        label=title,
-        info=find_strategy(rule).title,
-        elem_id=title.split()[0],
-    )
+    names, about = [one.name for one in STRATEGIES], find_strategy(rule).title
+    chosen = gr.Dropdown(names, value=rule, label=title, info=about, elem_id=title.split()[0])
     sliders = [parameter_slider(*one, visible=one[0].name == rule) for one in PARAMETERS]
     with gr.Accordion("Steps, block, canvas, cache", open=False):
         steps = slider("Steps (0: one per token)", 0, MOST_STEPS, 0, visible=not find_strategy(rule).adaptive)
@@ -48,16 +43,12 @@ def parameter_slider(strategy: Strategy, parameter: Parameter, visible: bool = T
 def strategy_options(new: int, rule: str, *values: Any) -> DecodingOptions:
     """Decoding options of one set of controls; parameters of other strategies are left out."""
     numbers, others = values[: len(PARAMETERS)], values[len(PARAMETERS) :]
-    own = {
-        parameter.name: number
-        for (strategy, parameter), number in zip(PARAMETERS, numbers, strict=True)
-        if strategy.name == rule
-    }
+    named = zip(PARAMETERS, numbers, strict=True)
+    own = {parameter.name: number for (strategy, parameter), number in named if strategy.name == rule}
     return decoding_options(new, rule, own, *others)
 
 
 def _fitting(rule: str) -> list[Any]:
-    """Shows the controls of the chosen strategy alone."""
     chosen = find_strategy(rule)
     shown = [gr.Slider(visible=strategy.name == rule) for strategy, _ in PARAMETERS]
     return [gr.Dropdown(info=chosen.title), gr.Slider(visible=not chosen.adaptive), *shown]

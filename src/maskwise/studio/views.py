@@ -13,6 +13,7 @@ from maskwise.report.pages.jinja_environment import environment, style
 from maskwise.scoring.numbers import number, percent
 from maskwise.studio.probing import MOST_MASKS, MaskCurve, Probed
 from maskwise.studio.tracing import Trace
+from maskwise.tasks.episodes import CHANCE, LETTERS
 
 ATTENDED = {"masks": "masks", "near": "nearest context", "far": "farther context", "answer": "itself"}
 
@@ -46,20 +47,10 @@ def trace_view(label: str, prompt: str, trace: Trace, step: int) -> str:
     at = min(step, trace.forwards)
     frame = trace.frames[at]
     written = sum(cell.step > 0 for cell in frame)
-    return (
-        _templates()
-        .get_template("traced.html.jinja")
-        .render(
-            label=label,
-            prompt=prompt,
-            at=at,
-            forwards=trace.forwards,
-            written=written,
-            places=len(frame),
-            pace=number(written / at) if at else "–",
-            cells=[_painted(cell, at, trace.forwards) for cell in frame],
-        )
-    )
+    pace = number(written / at) if at else "–"
+    shown = {"label": label, "prompt": prompt, "at": at, "forwards": trace.forwards, "written": written, "pace": pace}
+    cells = [_painted(cell, at, trace.forwards) for cell in frame]
+    return _templates().get_template("traced.html.jinja").render(**shown, places=len(frame), cells=cells)
 
 
 def page_view(page: str) -> str:
@@ -86,6 +77,7 @@ def _side(side: Side) -> dict:
         "entropy": number(found.answer.entropy),
         "nll": number(found.answer.nll),
         "curve": " ".join(f"{masks},{100 - 100 * chance:.1f}" for masks, chance in side.curve),
+        "below_guessing": bool(side.curve) and found.right in LETTERS and max(p for _, p in side.curve) < CHANCE,
         "now": max(0, found.prompt.masks - 1),
         "percent": round(100 * found.shown.probability, 1),
         "masks": found.prompt.masks,

@@ -39,6 +39,11 @@ class UserNotice(UserWarning):
     """A remark on a result. The command line prints it as one line and continues."""
 
 
+def flag(name: str) -> str:
+    """An option as it is typed."""
+    return f"--{name.replace('_', '-')}"
+
+
 def first_line(problem: Exception) -> str:
     return (str(problem).strip() or type(problem).__name__).splitlines()[0]
 

@@ -59,10 +59,19 @@ BEGINNINGS |= {b"\xff\xd8\xff": "a picture", b"PAR1": "a Parquet file", b"\x1f\x
 BEGINNINGS |= {b"\xd0\xcf\x11\xe0": "an Excel or Word file", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
 
 
+def damaged(file: Path, problem: object, remedy: str) -> UserError:
+    """The line for a file of weights or of a tokenizer that cannot be read, with what makes it whole."""
+    with open_regular(file) as opened:
+        if opened.read(40).startswith(b"version https://git-lfs"):
+            return UserError(f"{file} is a Git LFS pointer, not the file itself: run git lfs pull in its folder")
+    return UserError(f"{file} is corrupt or cut short{f' ({problem})' if problem else ''}: {remedy}")
+
+
 def refusal_of_bytes(file: Path, content: bytes, remedy: str) -> UserError:
     """The line for a file that is not UTF-8 text: what it is, where its beginning says so, and what to give."""
     kind = next((f" but {kind}" for beginning, kind in BEGINNINGS.items() if content.startswith(beginning)), "")
-    return UserError(f"{file} is not UTF-8 text{kind}: {remedy}")
+    known = kind and not kind.endswith("text")  # text in another encoding needs no other format
+    return UserError(f"{file} is not UTF-8 text{kind}: {remedy if known else 'save it in the encoding UTF-8'}")
 
 
 def read_text(file: Path, remedy: str) -> str:
@@ -86,9 +95,7 @@ def is_writable(text: str) -> bool:
 
 def to_json(value: Any, indent: int | None = None) -> str:
     """Standard JSON: NaN and infinity raise ValueError.
-
-    Structs are written by json too: msgspec's own encoder writes NaN and infinity as null without a word.
-    """
+    Structs are written by json too: msgspec's own encoder writes NaN and infinity as null without a word."""
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=_fields_of)
 
 

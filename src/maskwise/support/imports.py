@@ -29,9 +29,7 @@ class Process:
 @contextmanager
 def command_imports(compiled: bool = False) -> Iterator[None]:
     """Faster imports for a command that opens a model, in a process of its own.
-
-    compiled: the command compiles the model or what rounds it, for which everything is imported as it is.
-    """
+    compiled: the command compiles the model or what rounds it, for which everything is imported as it is."""
     with collection_paused(), ExitStack() as replaced:
         lean = Process.runs_a_command and not compiled
         if lean:
@@ -127,9 +125,7 @@ class _ItemToIndex(Deferred):
 
 class _Distributions(Mapping[str, list[str]]):
     """The distributions of each installed package, listed on first use.
-
-    Two are asked for by whoever imports transformers: they bear their package's name.
-    """
+    Two are asked for by whoever imports transformers: they bear their package's name."""
 
     def __init__(self, list_all: Callable[[], Mapping[str, list[str]]]) -> None:
         self._list_all = list_all

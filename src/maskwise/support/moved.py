@@ -18,62 +18,27 @@ _FOLDERS = {
     "training": "training.data: pairs documents",
 }
 _RENAMED = {
-    "models.base": "models.model",
-    "models.tokens": "models.tokenizers.tokenizer",
-    "models.checkpoints.tokenizer": "models.tokenizers.tokenizer",
-    "models.checkpoints.chat": "models.tokenizers.chat",
-    "decoding.harness": "lm_eval.model",
-    "decoding.plugin": "lm_eval.plugin",
-    "decoding.request": "decoding.checks",
-    "decoding.rules": "decoding.strategies.choosing",
-    "tasks.lm_eval": "lm_eval.tasks",
-    "tasks.coherence": "tasks.word_puzzles",
-    "tasks.contrast": "tasks.contrast_questions",
-    "tasks.labelled": "tasks.labelled_exercises",
-    "tasks.points": "tasks.point_clouds",
-    "tasks.recall": "tasks.recall_pairs",
-    "training.card": "training.model_card",
-    "training.folder": "training.run_folder",
-    "training.dataset": "training.data.noised_pairs",
-    "training.rows": "training.data.noised_rows",
-    "diffusion.softmask": "diffusion.objectives.soft_mask",
-    "advice.evaluation": "advice.setting_evaluator",
-    "scoring.questions": "scoring.repeated_questions",
-    "decoding.prompts": "decoding.prompt_ids",
-    "decoding.strategies.llada": "decoding.strategies.llada_remasking",
-    "decoding.strategies.dream": "decoding.strategies.dream_alg",
-    "decoding.strategies.fast_dllm": "decoding.strategies.fast_dllm_parallel",
-    "decoding.strategies.plain": "decoding.strategies.unpublished",
-    "report.pages.mitigations": "report.pages.mitigations_page",
-    "report.pages.toy": "report.pages.toy_page",
-    "report.pages.templates": "report.pages.jinja_environment",
-    "lm_eval.tasks.documents": "lm_eval.tasks.task_documents",
-    "models.attention.blocks": "models.attention.block_attention",
-    "probes.answers.attention": "probes.answers.attention_shares",
-    "probes.answers.generation_length": "probes.answers.canvas_answers",
-    "probes.answers.likelihood_masks": "probes.answers.answer_scores",
-    "probes.answers.marginals": "probes.answers.distant_masks",
-    "probes.answers.mechanism": "probes.answers.changed_attention",
-    "probes.answers.nelbo": "probes.answers.passage_nelbo",
-    "probes.answers.order": "probes.answers.unmasking_order",
-    "probes.answers.recall": "probes.answers.recalled_values",
-    "probes.answers.pairs": "probes.answers.pair_correlation",
-    "probes.precision": "probes.until_precise",
-    "report.words.published": "report.words.published_values",
-    "records.reading": "records.record_files",
-    "runs.sample": "runs.run_sample",
-    "report.words.advice": "report.words.advice_text",
-    "training.run": "training.training_run",
-    "training.settings": "training.training_settings",
-    "report.words.terminal": "report.words.printed_summary",
-    "diffusion.objectives.nelbo": "diffusion.objectives.masked_nelbo",
-    "diffusion.process": "diffusion.objectives.masked_nelbo",
+    "models": "base model, tokens tokenizers.tokenizer",
+    "decoding": "request checks, rules strategies.choosing, prompts prompt_ids",
+    "tasks": "coherence word_puzzles, contrast contrast_questions, labelled labelled_exercises, points point_clouds, "
+    "recall recall_pairs",
+    "training": "card model_card, folder run_folder, dataset data.noised_pairs, rows data.noised_rows, "
+    "run training_run, settings training_settings",
+    "diffusion": "softmask objectives.soft_mask, process objectives.masked_nelbo",
+    "scoring": "questions repeated_questions",
+    "probes": "precision until_precise",
+    "probes.answers": "attention attention_shares, generation_length canvas_answers, likelihood_masks answer_scores, "
+    "marginals distant_masks, mechanism changed_attention, nelbo passage_nelbo, order unmasking_order, "
+    "recall recalled_values, pairs pair_correlation",
+    "runs": "sample run_sample",
 }
 
 
 def _all_moved() -> dict[str, str]:
     """{old: new}, as full module names."""
-    found = dict(_RENAMED)
+    found = {"decoding.harness": "lm_eval.model", "decoding.plugin": "lm_eval.plugin", "tasks.lm_eval": "lm_eval.tasks"}
+    for parent, pairs in _RENAMED.items():
+        found |= {f"{parent}.{old}": f"{parent}.{new}" for old, new in map(str.split, pairs.split(", "))}
     for parent, folders in _FOLDERS.items():
         for folder in folders.split("; "):
             new, names = folder.split(": ")

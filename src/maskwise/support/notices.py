@@ -3,7 +3,7 @@
 import sys
 import warnings
 from contextlib import suppress
-from typing import TextIO
+from typing import Any
 
 from maskwise.support.errors import UserNotice
 
@@ -12,14 +12,7 @@ def show_notices_as_lines() -> None:
     """Print a UserNotice as one line on standard error; warnings of other packages stay as they are."""
     default_show = warnings.showwarning
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
         if not issubclass(category, UserNotice):
             return default_show(message, category, filename, lineno, file, line)
         from maskwise.support.terminal import one_line

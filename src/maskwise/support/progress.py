@@ -16,17 +16,10 @@ def progress_bar(silent: bool = False, terminal_only: bool = False) -> Progress:
     is done; for commands whose output is text to be read or piped.
     """
     console = open_console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=terminal_only,
-        disable=silent or (terminal_only and not console.is_terminal),
-    )
+    hidden = silent or (terminal_only and not console.is_terminal)
+    done = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    time = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+    return Progress(*done, *time, console=console, transient=terminal_only, disable=hidden)
 
 
 WORTH_SAYING = 60.0  # seconds: shorter work is done before the line is read

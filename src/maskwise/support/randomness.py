@@ -49,9 +49,7 @@ def numpy_generator(*parts: Part) -> "np.random.Generator":
 
 def torch_generator(*parts: Part, device: "torch.device | str" = "cpu") -> "torch.Generator":
     """A torch generator for these parts.
-
-    On the CPU the draws are the same on every machine; on the model's own device large draws need not be copied.
-    """
+    On the CPU the draws are the same on every machine; on the model's own device large draws need not be copied."""
     import torch
 
     seed = seed_of(*parts)
@@ -80,9 +78,7 @@ def state_words(seed: int) -> bytes:
 
 def number_repeats(prompts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     """For each prompt the number of equal prompts before it, followed by its token ids.
-
-    As parts of a seed these give every repetition of a prompt draws of its own, which depend on no other prompt.
-    """
+    As parts of a seed these give every repetition of a prompt draws of its own, which depend on no other prompt."""
     seen: Counter[tuple[int, ...]] = Counter()
     numbered = []
     for ids in map(tuple, prompts):

@@ -22,9 +22,7 @@ Share = Annotated[float, Meta(ge=-1e-6, le=1 + 1e-6)]  # rounding may leave a pr
 
 class Typed(Struct, kw_only=True, frozen=True):
     """A struct whose fields can also be read by key, as when these values were dictionaries (until version 0.4).
-
-    OPEN: the field, a dictionary, whose entries are written as if they were fields themselves.
-    """
+    OPEN: the field, a dictionary, whose entries are written as if they were fields themselves."""
 
     OPEN: ClassVar[str] = ""
 
@@ -115,9 +113,7 @@ class InvalidJson(ValueError):
 
 def decode(content: bytes | str, kind: type[T]) -> T:
     """Decodes untrusted JSON as a value of this type.
-
-    Whatever is wrong with it is a ValueError of one line, InvalidJson where it is no JSON at all.
-    """
+    Whatever is wrong with it is a ValueError of one line, InvalidJson where it is no JSON at all."""
     return decode_with(msgspec.json.Decoder(kind), content)
 
 

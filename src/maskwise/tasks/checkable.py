@@ -86,9 +86,8 @@ def read_checkable(name: str, path: Path) -> tuple[list[Labelled], str]:
     """The questions of `prompts` or `gsm8k`, and how their answers are checked."""
     rows = list(_gsm8k(path) if name == GSM8K else _questions(path))
     if not rows:
-        raise UserError(
-            f"{path} holds no question: give lines with {'question' if name == GSM8K else 'prompt'} and answer"
-        )
+        asked = "question" if name == GSM8K else "prompt"
+        raise UserError(f"{path} holds no question: give lines with {asked} and answer")
     check = LAST_NUMBER if name == GSM8K else rows[0][1]
     return [labelled for labelled, _ in rows], check
 

@@ -124,6 +124,5 @@ def read_row(row: Any, where: str, forms: Sequence[ColumnForm], wanted: str, wea
 
 
 def keys_in_words(row: Mapping[str, Any]) -> str:
-    """The names of the columns in one line, for messages."""
     names = [str(name)[:40] for name in row]
     return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "") or "none"

@@ -68,11 +68,9 @@ class Contrast:
     def context(self, rule: int, where: str) -> tuple[Question, ...]:
         """The examples of a rule next to the question (near), before all distractors (far), or none of them."""
         relevant = tuple(_placed(words, order, rule) for words, order in self.examples)
-        return {
-            "near": self.distractors + relevant,
-            "far": relevant + self.distractors,
-            "none": self.distractors,
-        }[where]
+        if where == "none":
+            return self.distractors
+        return self.distractors + relevant if where == "near" else relevant + self.distractors
 
 
 def draw_contrast(

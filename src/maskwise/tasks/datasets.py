@@ -88,7 +88,6 @@ READERS = tuple(PUBLISHED)
 
 
 def has_labels(name: str) -> bool:
-    """Is the data set of this name one of texts and labels?"""
     return name != HOTPOTQA and name not in CHECKED
 
 
@@ -158,7 +157,7 @@ def named_paths(named: Sequence[str]) -> dict[str, str]:
     for text in named:
         name, equals, path = text.partition("=")
         if not (name and equals and path) or name in found:
-            raise UserError(f"--data {text}: write NAME=PATH, each name once")
+            raise UserError(f"--data {text}: write NAME=PATH, such as prompts={text}, each name once")
         found[name] = path
     return found
 
@@ -175,9 +174,8 @@ def part_files(name: str, folder: Path, names: Sequence[str]) -> list[Path]:
                 if whole.exists() or pieces:
                     return [whole] if whole.exists() else pieces
     wanted = ", ".join(dict.fromkeys(called.rsplit("_", 1)[-1] for called in names))
-    raise UserError(
-        f"{folder} has no file called {wanted} (.tsv, .csv, .jsonl or .parquet): is it {name} as published?"
-    )
+    kinds = ".tsv, .csv, .jsonl or .parquet"
+    raise UserError(f"{folder} has no file called {wanted} ({kinds}): is it {name} as published?")
 
 
 def _published_rows(name: str, file: Path) -> Iterator[Labelled]:
@@ -219,10 +217,8 @@ def _user_rows(path: Path) -> Iterator[Labelled]:
     for number, row in read_rows(path):
         text, label = (_only(row, names, f"{path} line {number}") for names in (TEXT_NAMES, LABEL_NAMES))
         if text is None or label is None:
-            keys = keys_in_words(row)
-            raise UserError(
-                f"{path} line {number} has the keys {keys}: it should hold text and label, or input and output"
-            )
+            where = f"{path} line {number} has the keys {keys_in_words(row)}"
+            raise UserError(f"{where}: it should hold text and label, or input and output")
         if not str(label).strip() or set("[]\n") & set(str(label)):
             raise broken(path, number, "a text and a label without brackets (or input and output)")
         if len(str(text).strip()) <= LONGEST_OTHERS:

@@ -89,7 +89,6 @@ class Episode:
         return self.seed, self.task.name, *own
 
     def with_distractors(self, count: int) -> "Episode":
-        """The same episode with only its first distractors."""
         return replace(self, distractors=self.distractors[:count])
 
 
@@ -134,17 +133,13 @@ def draw(
 def draw_afresh(episode: Episode, shown: Words, point: int) -> Episode:
     """The same test questions with as many examples, drawn for one test point alone from the words `shown`."""
     own = replace(episode, point=point)
-    relevant = _word_questions(own.task, shown, python_random("examples", *own.draw_names))
-    distractors = number_questions(own.task.number, python_random("distractors", *own.draw_names))
-    return replace(
-        own,
-        relevant=tuple(islice(relevant, len(episode.relevant))),
-        distractors=tuple(islice(distractors, len(episode.distractors))),
-    )
+    questions = _word_questions(own.task, shown, python_random("examples", *own.draw_names))
+    others = number_questions(own.task.number, python_random("distractors", *own.draw_names))
+    relevant, distractors = islice(questions, len(own.relevant)), islice(others, len(own.distractors))
+    return replace(own, relevant=tuple(relevant), distractors=tuple(distractors))
 
 
 def example_words(words: Words, held_out: float) -> Words:
-    """The words that examples are made of."""
     return split_words(words, held_out)[0] if held_out else words
 
 

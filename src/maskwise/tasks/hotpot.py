@@ -66,9 +66,9 @@ def two_option_question(entry: dict[str, Any], swapped: bool) -> Labelled | None
 
 def pairs_of(column: Any, second: str) -> list[tuple[str, Any]]:
     """(title, value) from a list of pairs, or from the hub's two lists."""
-    return (
-        list(zip(column["title"], column[second], strict=True)) if isinstance(column, dict) else [*map(tuple, column)]
-    )
+    if isinstance(column, dict):
+        return list(zip(column["title"], column[second], strict=True))
+    return [*map(tuple, column)]
 
 
 def sentences_of(entry: dict[str, Any], wanted: Iterable[tuple[str, int]]) -> list[str]:

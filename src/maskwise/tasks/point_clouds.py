@@ -97,23 +97,17 @@ def swiss_roll(count: int, noise: float, draws: np.random.RandomState) -> tuple[
 def moons(count: int, noise: float, draws: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
     """Places [count, 2] on two interleaving half circles, and on which of them they lie [count]."""
     first, second = (np.linspace(0, np.pi, part) for part in (count // 2, count - count // 2))
-    return _shuffled(
-        np.column_stack([np.cos(first), np.sin(first)]),
-        np.column_stack([1 - np.cos(second), 1 - np.sin(second) - 0.5]),
-        noise,
-        draws,
-    )
+    upper = np.column_stack([np.cos(first), np.sin(first)])
+    lower = np.column_stack([1 - np.cos(second), 1 - np.sin(second) - 0.5])
+    return _shuffled(upper, lower, noise, draws)
 
 
 def circles(count: int, noise: float, factor: float, draws: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
     """Places [count, 2] on a circle and on an inner one of radius `factor`, and on which of them they lie [count]."""
     first, second = (np.linspace(0, 2 * np.pi, part, endpoint=False) for part in (count // 2, count - count // 2))
-    return _shuffled(
-        np.column_stack([np.cos(first), np.sin(first)]),
-        np.column_stack([np.cos(second) * factor, np.sin(second) * factor]),
-        noise,
-        draws,
-    )
+    outer = np.column_stack([np.cos(first), np.sin(first)])
+    inner = np.column_stack([np.cos(second) * factor, np.sin(second) * factor])
+    return _shuffled(outer, inner, noise, draws)
 
 
 def _shuffled(

@@ -60,7 +60,7 @@ def encode_question(
 
 
 def encode_parts(
-    tokenizer: Any, examples: Sequence[Question], test: Question, place: Place = "right", chat: bool = False
+    tokenizer: Any, examples: Sequence[Question], test: Question, place: Place, chat: bool
 ) -> tuple[Encoded, tuple[int, ...]]:
     """`encode_question`, and for each token the number of the question (in the prompt's order) in which it ends.
 
@@ -177,18 +177,16 @@ def filler_id(tokenizer: Any, filler: str) -> int:
     """The one token of a filler text, so that n fillers are n tokens (as text, dots would merge into few)."""
     ids = tokenizer(filler, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
-        raise UserError(
-            f"the filler {filler!r} is {len(ids)} tokens in the tokenizer {name_of(tokenizer)}, it must be one"
-        )
+        where = f"in the tokenizer {name_of(tokenizer)}"
+        raise UserError(f"the filler {filler!r} is {len(ids)} tokens {where}, it must be one")
     return int(ids[0])
 
 
 def check_offsets(tokenizer: Any) -> None:
     """Refuses, by its name, a tokenizer that cannot say where a token stands."""
     if not tokenizer.is_fast:
-        raise UserError(
-            f"the tokenizer {name_of(tokenizer)} gives no offsets; a fast tokenizer (tokenizer.json) is needed"
-        )
+        needed = "a fast tokenizer (tokenizer.json) is needed"
+        raise UserError(f"the tokenizer {name_of(tokenizer)} gives no offsets; {needed}")
 
 
 def check_letters(tokenizer: Any) -> None:
@@ -210,9 +208,8 @@ def letter_ids(tokenizer: Any) -> tuple[int, ...]:
 
 def _letter_row(tokenizer: Any, spans: Sequence[tuple[int, int]], letter_at: int) -> int:
     if (letter_at, letter_at + 1) not in spans:
-        raise UserError(
-            f"in the tokenizer {name_of(tokenizer)} the answer letter after `[` is not one token: it cannot be masked"
-        )
+        where = f"in the tokenizer {name_of(tokenizer)} the answer letter after `[`"
+        raise UserError(f"{where} is not one token: it cannot be masked")
     return spans.index((letter_at, letter_at + 1))
 
 
@@ -246,27 +243,19 @@ def _chat_text(tokenizer: Any, questions: Sequence[Exercise], asked: int, system
     """The same as a conversation. It is cut after the last answer: LLaDA's template would open one more turn there."""
     if not tokenizer.chat_template:
         raise UserError(f"the tokenizer of {Path(name_of(tokenizer)).name} has no chat template; ask without --chat")
-    turns = [(question.asked, question.answered) for question in questions]
     messages = [{"role": "system", "content": system}] if system else []
-    messages += [
-        {"role": role, "content": said}
-        for turn in turns
-        for role, said in zip(("user", "assistant"), turn, strict=True)
-    ]
-    text = render_chat(tokenizer, messages)
-    end = 0
-    starts: list[int] = []
-    answers_at: list[int] = []
+    for one in questions:
+        messages += [{"role": "user", "content": one.asked}, {"role": "assistant", "content": one.answered}]
+    text, end = render_chat(tokenizer, messages), 0
+    starts: dict[str, list[int]] = {"system": [], "user": [], "assistant": []}
     for message in messages:
         start = text.find(message["content"], end)
         if start < 0:
-            raise UserError(
-                f"the chat template of the tokenizer {name_of(tokenizer)} rewrites messages; ask without --chat"
-            )
+            template = f"the chat template of the tokenizer {name_of(tokenizer)}"
+            raise UserError(f"{template} rewrites messages; ask without --chat")
         end = start + len(message["content"])
-        if message["role"] != "system":
-            (starts if message["role"] == "user" else answers_at).append(start)
-    return text[:end], starts, answers_at[asked] + answer_place(questions[asked])
+        starts[message["role"]].append(start)
+    return text[:end], starts["user"], starts["assistant"][asked] + answer_place(questions[asked])
 
 
 def tokens_and_spans(

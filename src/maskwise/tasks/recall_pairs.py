@@ -7,7 +7,6 @@ Keys and values are all different words of the held-out share. The values of a l
 the number of masks gives nothing away, and each begins with a token of its own, so that the first token identifies it.
 """
 
-import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,16 +82,13 @@ def recall_words(tokenizer: Any, words: Words, held_out: float, pairs: int) -> R
     return RecallWords(tuple(listed), tuple(tuple(group) for group in groups.values()), length)
 
 
-def draw_pairs(words: RecallWords, count: int, draws: random.Random) -> tuple[RecallPair, ...]:
+def list_of_point(words: RecallWords, count: int, seed: int, point: int) -> tuple[RecallPair, ...]:
     """A list of pairs: all words differ, and no two values begin with the same token."""
+    draws = python_random("recall", seed, point)
     values = [draws.choice(group) for group in draws.sample(words.values, count)]
     used = set(values)
     keys = draws.sample([word for word in words.keys if word not in used], count)
     return tuple(RecallPair(key, value) for key, value in zip(keys, values, strict=True))
-
-
-def list_of_point(words: RecallWords, count: int, seed: int, point: int) -> tuple[RecallPair, ...]:
-    return draw_pairs(words, count, python_random("recall", seed, point))
 
 
 def pairs_between(distance: str, count: int, seed: int, point: int) -> int:

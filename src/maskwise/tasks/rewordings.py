@@ -29,8 +29,6 @@ FEWEST = 2
 
 
 class Rewording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A template and its name."""
-
     name: Annotated[str, Meta(min_length=1)]
     text: Annotated[str, Meta(min_length=1)]
 
@@ -98,8 +96,7 @@ def read_rewordings(path: Path, of_prompts: bool = False) -> tuple[Rewording, ..
 
 def check_question(where: str, one: Rewording) -> None:
     """Refuses a template that does not name each option and the answer once; `where` names its source."""
-    fields = FIELD.findall(one.text)
-    wanted = [f"{{{letter}}}" for letter in LETTERS]
+    fields, wanted = FIELD.findall(one.text), [f"{{{letter}}}" for letter in LETTERS]
     answers = [field for field in fields if field in (LETTER, WORD)]
     unknown = next((field for field in fields if field not in (*wanted, LETTER, WORD)), None)
     if unknown is not None:

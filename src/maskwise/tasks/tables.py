@@ -2,12 +2,13 @@
 
 import csv
 import io
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.files import Records, open_regular, parse_json, read_bytes, read_text
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
@@ -89,6 +90,13 @@ def _array(text: str) -> list[Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, list) else None
+
+
+def note_json_lines(file: Path, text: str) -> None:
+    """One line where what is read as plain text looks like JSON lines."""
+    if text.lstrip("\ufeff \n").startswith('{"'):
+        line = f"{file} looks like JSON lines and is read as plain text: name it .jsonl to have its columns read"
+        warnings.warn(line, UserNotice, stacklevel=3)
 
 
 def read_text_leniently(file: Path) -> str:

@@ -59,11 +59,10 @@ def ideal_marginals(puzzle: Puzzle, visible: Sequence[Any | None], vocabulary: i
     """
     import torch
 
-    left = [
-        answer
-        for answer in puzzle.answers
-        if all(seen is None or seen == token for seen, token in zip(visible, answer, strict=True))
-    ]
+    def agrees(answer: Sequence[Any]) -> bool:
+        return all(seen is None or seen == token for seen, token in zip(visible, answer, strict=True))
+
+    left = [answer for answer in puzzle.answers if agrees(answer)]
     if not left:
         return torch.full((len(visible), vocabulary), 1 / vocabulary, dtype=torch.float64)
     return torch.nn.functional.one_hot(torch.tensor(left), vocabulary).double().mean(dim=0)

@@ -9,17 +9,8 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import read_json
 
 CATEGORIES = (
-    "animal",
-    "object",
-    "verb",
-    "adjective",
-    "country",
-    "name",
-    "fruit",
-    "sport",
-    "colour",
-    "emotion",
-    "preposition",
+    *("animal", "object", "verb", "adjective", "country", "name"),
+    *("fruit", "sport", "colour", "emotion", "preposition"),
 )
 # Half of a list is held out, and a question needs one target and two others from it.
 FEWEST_WORDS = 8

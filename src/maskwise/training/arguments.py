@@ -12,17 +12,14 @@ from maskwise.training.training_settings import DECAYS, SharedSettings
 
 def arguments_for(model: Model, settings: SharedSettings, out: Path, evaluates: bool) -> TrainingArguments:
     """The Trainer's arguments for a model after `make_trainable`; its checkpoints go to out/checkpoints."""
+    on_cpu = model.device.type == "cpu"
     if settings.gradient_checkpointing:
         model.core.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     # What FSDP2 shards unit by unit, where the launcher did not say.
     os.environ.setdefault("FSDP_TRANSFORMER_CLS_TO_WRAP", ",".join(model.core._no_split_modules or []))
-    return training_arguments(settings, out / "checkpoints", model.device.type == "cpu", evaluates)
-
-
-def training_arguments(settings: SharedSettings, folder: Path, on_cpu: bool, evaluates: bool) -> TrainingArguments:
     logging.set_verbosity_error()
     arguments = TrainingArguments(
-        output_dir=str(folder),
+        output_dir=str(out / "checkpoints"),
         max_steps=settings.steps,
         per_device_train_batch_size=settings.batch,
         gradient_accumulation_steps=settings.accumulation,

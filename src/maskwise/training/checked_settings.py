@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from maskwise.diffusion.objective import Objective
 from maskwise.diffusion.objectives import OBJECTIVES, find_objective
 from maskwise.diffusion.schedules import SCHEDULES
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, flag
 from maskwise.support.nearest import did_you_mean
 from maskwise.training.training_settings import DECAYS, PRESETS, SharedSettings, TrainSettings, TuneSettings
 
@@ -30,9 +30,7 @@ def settings_from(preset: str, changes: Mapping[str, SettingValue]) -> TuneSetti
 
 def train_settings(changes: Mapping[str, SettingValue]) -> TrainSettings:
     """The defaults with the changes that are not None; a change that would have no effect is refused.
-
-    The parameters of the objective are changes too, by their names.
-    """
+    The parameters of the objective are changes too, by their names."""
     objective = find_objective(changes.get("objective") or TrainSettings.objective)  # type: ignore[arg-type]
     own: dict[str, Any] = {name: changes[name] for name in objective.parameters if changes.get(name) is not None}
     others = {name: value for name, value in changes.items() if name not in objective.parameters}
@@ -42,11 +40,16 @@ def train_settings(changes: Mapping[str, SettingValue]) -> TrainSettings:
     rules = []
     for name in OF_OBJECTIVES:
         takers = [known.name for known in OBJECTIVES if name in known.takes]
-        problem = f"{_flag(name)} is of the objective {' and '.join(takers)}: leave it out for {objective}"
+        problem = f"{flag(name)} is of the objective {' and '.join(takers)}: leave it out for {objective}"
         rules.append((name in objective.takes or name not in given, problem))
     rules.append((bool(settings.widen) or "widen_share" not in given, "--widen-share needs --widen: give both"))
     _check_rules(rules)
     return settings
+
+
+def refuse_no_settings(given: object, kind: type) -> None:
+    if given is not None and not isinstance(given, kind):
+        raise UserError(f"settings must be a {kind.__name__}: give single settings as arguments, like steps=20")
 
 
 S = TypeVar("S", bound=SharedSettings)
@@ -60,15 +63,16 @@ def _changed(settings: S, changes: Mapping[str, Any]) -> S:
     given = {name: value for name, value in changes.items() if value is not None}
     for name, value in given.items():
         if isinstance(value, str) and isinstance(getattr(settings, name), int | float):
-            raise UserError(f"{_flag(name)} is {value!r}: it must be a number")
+            raise UserError(f"{flag(name)} is {value!r}: it must be a number")
+    targets = given.get("targets")
+    if isinstance(targets, list | tuple):  # names of layers, as PEFT takes them
+        given["targets"] = rf"(?:.*\.)?(?:{'|'.join(map(re.escape, map(str, targets)))})"
     changed = replace(settings, **given)
+    if 0 < given.get("warmup", 0) >= changed.steps:
+        raise UserError(f"--warmup {changed.warmup} is not shorter than --steps {changed.steps}: lower it")
     useless = [name for name in OF_ADAPTERS if changed.full and name in given]
-    _check_rules([(False, f"{_flag(name)} is of an adapter: leave it out for --full") for name in useless])
+    _check_rules([(False, f"{flag(name)} is of an adapter: leave it out for --full") for name in useless])
     return changed
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def check(settings: TuneSettings) -> TuneSettings:
@@ -99,9 +103,10 @@ def check_training(settings: TrainSettings) -> TrainSettings:
         (value in known, f"unknown {name} {value!r}{did_you_mean(value, known)}")
         for name, value, known in (("schedule", settings.schedule, SCHEDULES), ("rows", settings.rows, ROWS))
     ]
-    rising = all(one >= 1 for one in settings.widen) and list(settings.widen) == sorted(set(settings.widen))
+    widen = list(settings.widen)
+    rising = all(isinstance(one, int) and one >= 1 for one in widen) and widen == sorted(set(widen))
     rules += [
-        (0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be in 0..1"),
+        (0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be 0 to 1"),
         (0 < settings.widen_share <= 1, f"widen_share is {settings.widen_share}: it must be over 0 and at most 1"),
         (rising, "--widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
     ]
@@ -121,9 +126,11 @@ def check_training(settings: TrainSettings) -> TrainSettings:
 def _check_numbers(settings: SharedSettings) -> None:
     for one in fields(settings):
         least, value = one.metadata.get("at_least"), getattr(settings, one.name)
+        if isinstance(value, float) and not isfinite(value):
+            raise UserError(f"{flag(one.name)} is {value}: it must be a finite number")
         if least is not None and value is not None and value < least:
             wanted = f"be at least {least}" if least else "not be negative"
-            raise UserError(f"{_flag(one.name)} is {value}: it must {wanted}")
+            raise UserError(f"{flag(one.name)} is {value}: it must {wanted}")
 
 
 def _run_rules(settings: SharedSettings) -> list[tuple[bool, str]]:
@@ -134,7 +141,7 @@ def _run_rules(settings: SharedSettings) -> list[tuple[bool, str]]:
         (settings.seed < 2**63, f"--seed is {settings.seed}: it must be below 2 to the 63rd"),
         (settings.keep >= 1, f"--keep is {settings.keep}: it must be at least 1"),
         (settings.many > settings.few, f"--many ({settings.many}) must be more masks than --few ({settings.few})"),
-        (0 <= settings.lora_dropout < 1, f"--lora-dropout is {settings.lora_dropout}: it must be in 0..1"),
+        (0 <= settings.lora_dropout < 1, f"--lora-dropout is {settings.lora_dropout}: it must be at least 0, below 1"),
         (_is_expression(settings.targets), f"targets {settings.targets!r} is not a regular expression: correct it"),
     ]
 

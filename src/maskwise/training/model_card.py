@@ -10,9 +10,9 @@ from maskwise.training.training_settings import PRESETS, SharedSettings, TrainSe
 MEASURES = {
     "ce": "cross-entropy (nats per token)",
     "tv": "TV between few and many masks",
-    "accuracy_few": "accuracy, few masks",
-    "accuracy_many": "accuracy, many masks",
-    "gap": "accuracy lost to masks",
+    "accuracy_few": "token accuracy, few masks",
+    "accuracy_many": "token accuracy, many masks",
+    "gap": "difference in token accuracy",
     "nelbo": "NELBO (nats per token)",
     "next_few": "NLL of the next token, few masks (nats)",
     "next_many": "NLL of the next token, many masks (nats)",

@@ -17,9 +17,7 @@ REPORTERS = ("wandb", "tensorboard", "mlflow")
 
 def check_reporters(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """The reporters named as in transformers: in one text with commas or in a list, or "none"; None if not given.
-
-    A package that is not installed is refused before anything is imported.
-    """
+    A package that is not installed is refused before anything is imported."""
     if given is None:
         return None
     listed = given.split(",") if isinstance(given, str) else given

@@ -32,9 +32,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def refuse_other_run(out: Path, description: dict[str, Any], defaults: dict[str, Any]) -> None:
     """`out` must be new, empty, or hold a run of exactly this description.
-
-    defaults: the values of settings that the folder does not name, because they are newer than it.
-    """
+    defaults: the values of settings that the folder does not name, because they are newer than it."""
     stored = out / "settings.json"
     if not stored.exists():
         # A kill while the first file was written leaves its first half, and nothing else.

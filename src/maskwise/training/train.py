@@ -22,7 +22,7 @@ from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line
 from maskwise.training.arguments import arguments_for
 from maskwise.training.block_models import block_of
-from maskwise.training.checked_settings import SettingValue, train_settings
+from maskwise.training.checked_settings import SettingValue, refuse_no_settings, train_settings
 from maskwise.training.data.documents import read_documents, tokenize_rows
 from maskwise.training.data.held_out import held_out_blocks, held_out_noise, held_out_prefixes, split
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
@@ -73,6 +73,7 @@ def train(
     1
     """
     chosen = train_settings(changes) if settings is None else settings
+    refuse_no_settings(settings, TrainSettings)
     if settings is not None and changes:
         raise UserError(f"settings and {next(iter(changes))} exclude each other: put it into the settings")
     chosen = completed(chosen, model)
@@ -85,14 +86,12 @@ def train(
         rows = tokenize_rows(data_file, opened, chosen.context, chosen.rows)
         held_out, training = split(rows.kept, chosen)
         teacher = None if chosen.teacher is None else open_teacher(chosen.teacher, opened)
-        kept = HeldOut(
-            held_out_noise(held_out, chosen.seed, mask_id)
-            if opened.block is None
-            else held_out_blocks(held_out, chosen.seed, mask_id, opened.block),
-            sum(piece.count for row in held_out for piece in row),
-            # A block diffusion model sees no masks after a block: there is no tax on them.
-            held_out_prefixes(held_out, chosen, mask_id, opened.window) if opened.block is None else [],
-        )
+        tokens = sum(piece.count for row in held_out for piece in row)
+        if opened.block is None:
+            prefixes = held_out_prefixes(held_out, chosen, mask_id, opened.window)
+            kept = HeldOut(held_out_noise(held_out, chosen.seed, mask_id), tokens, prefixes)
+        else:  # it sees no masks after a block: there is no tax on them
+            kept = HeldOut(held_out_blocks(held_out, chosen.seed, mask_id, opened.block), tokens, [])
 
         def make_trainer() -> DiffusionTrainer:
             arguments = arguments_for(opened, chosen, Path(out), bool(held_out))
@@ -135,9 +134,6 @@ def open_teacher(name: str, model: Model) -> Model:
         raise UserError(f"the teacher {name} has another tokenizer than {model.name}: name one with the same tokens")
     teacher.requires_grad_(False)
     return teacher
-
-
-# Evaluation
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ WARMUP = 20  # steps of warm-up of a long enough training, where the user does n
 
 def _option(default: Any, help: str, *flags: str, at_least: float | None = None, type: Any = None) -> Any:
     """A setting with an option on the command line: its help, and its flags where they are not --its-name.
-
-    at_least: the smallest allowed value. type: the type on the command line, where it is not the setting's own.
-    """
+    at_least: the smallest allowed value. type: the type on the command line, where it is not the setting's own."""
     return field(default=default, metadata={"help": help, "flags": flags, "at_least": at_least, "type": type})
 
 
@@ -43,7 +41,7 @@ class SharedSettings:
     accumulation: int = _option(1, "Micro-batches per step.", at_least=1)
     learning_rate: float = _option(1e-4, "Learning rate, over 0.", "--learning-rate", "--lr")
     warmup: int | None = _option(0, "Steps until the full learning rate.", at_least=0)
-    decay: str = _option("constant", "Of the learning rate after the warm-up: constant, linear or cosine.")
+    decay: str = _option("constant", "Learning rate after the warm-up: constant, linear or cosine.")
     clip: float = _option(1.0, "Largest norm of the gradient, over 0.")
     weight_decay: float = _option(0.0, "Weight decay.", at_least=0)
     # What is trained
@@ -52,21 +50,21 @@ class SharedSettings:
     lora_alpha: int = _option(128, "Scale of the adapter.", at_least=1)
     lora_dropout: float = _option(0.0, "Dropout before the adapter, below 1.", at_least=0)
     targets: str | None = _option(
-        None, "Linear layers to adapt: attention, or a regular expression; else the family's own."
+        None, "Linear layers to adapt: attention, or a regular expression; by default the family's own."
     )
     # How
-    bf16: bool | None = _option(None, "Autocast; on CUDA by default.", "--bf16/--no-bf16")
+    bf16: bool | None = _option(None, "Compute in bfloat16 (autocast); by default on CUDA.", "--bf16/--no-bf16")
     gradient_checkpointing: bool = _option(
         False, "Recompute layers in the backward pass: less memory.", "--gradient-checkpointing"
     )
-    seed: int = _option(0, "Draws order and noise.", at_least=0)
+    seed: int = _option(0, "Seed of the order and the noise.", at_least=0)
     save_every: int = _option(50, "Steps between checkpoints.", at_least=1)
     keep: int = 2  # checkpoints
     # Evaluation
     eval_every: int = _option(50, "Steps between evaluations; 0 measures before and after only.", at_least=0)
     held_out: int = _option(64, "Examples kept for evaluation, at most a fifth of the data.", at_least=0)
-    few: int = _option(2, "Few masks, appended at evaluation.", at_least=0)
-    many: int = _option(200, "Many masks, appended at evaluation.")
+    few: int = _option(2, "The smaller number of masks appended at evaluation.", at_least=0)
+    many: int = _option(200, "The larger number of masks appended at evaluation.")
 
 
 @dataclass(frozen=True)
@@ -75,10 +73,19 @@ class TuneSettings(SharedSettings):
 
     # The loss: alpha * CE + beta * TV (KL if anchored)
     alpha: float = _option(0.1, "Weight of the cross-entropy (CE).", at_least=0)
-    beta: float = _option(1.0, "Weight of the total variation.", at_least=0)
-    one_branch: bool = _option(False, "Gradient through one of the two copies only.", "--one-branch")
+    beta: float = _option(
+        1.0,
+        "Weight of the TV term, the L1 distance of the two views' predictions (0 to 2); if anchored, of the KL.",
+        at_least=0,
+    )
+    one_branch: bool = _option(False, "Stop the gradient at the second view of each pair.", "--one-branch")
     # the second view has no masks appended and is predicted by the untuned model
-    anchored: bool = _option(False, "Train towards the untuned model's answers.", "--anchored/--both-views")
+    anchored: bool = _option(
+        False,
+        "Anchored: match the untuned model's predictions without appended masks (KL). Both views: match the "
+        "predictions for two inputs of a pair that differ in the number of appended masks (TV), as in the paper.",
+        "--anchored/--both-views",
+    )
     # so that the predictions with few masks stay as they are
     held: float = _option(0.0, "Share of anchored pairs with at most 4 masks appended, below 1.", at_least=0)
     mask_low: float = 0.2  # p ~ U(mask_low, mask_high)
@@ -103,9 +110,9 @@ class TrainSettings(SharedSettings):
 
     # The objective
     objective: str | Objective = _option("nelbo", f"{_either(list(map(str, OBJECTIVES)))}.", type=str)  # noqa: RUF009
-    schedule: str = _option("linear", f"{_either([*SCHEDULES])}, of nelbo and soft-mask.")
+    schedule: str = _option("linear", f"Masking schedule (nelbo and soft-mask only): {_either([*SCHEDULES])}.")
     weighted: bool = _option(
-        True, "By the schedule's weight (1/t), or each masked token once.", "--weighted/--unweighted"
+        True, "Weight masked tokens by the schedule (1/t), or all equally.", "--weighted/--unweighted"
     )
     block: int | None = _option(
         None, f"Tokens of a block (blockwise); else a block diffusion model's own, or {BLOCK}.", at_least=1
@@ -114,12 +121,12 @@ class TrainSettings(SharedSettings):
     parameters: Mapping[str, float] = field(default_factory=dict)  # of an objective that has its own
     teacher: str | None = _option(None, "Autoregressive model with the same tokenizer to distil from.")
     widen: tuple[int, ...] = _option(
-        (), "Attention over blocks of so many tokens first, from causal on, then bidirectional: 1,4,16,64.", type=str
+        (), "Widen attention from causal to bidirectional over blocks of these sizes, for example 1,4,16,64.", type=str
     )
-    widen_share: float = _option(0.4, "Share of the steps until bidirectional, over 0 and at most 1.")
+    widen_share: float = _option(0.4, "Share of the steps with narrower attention, over 0 and at most 1.")
     # The rows
-    context: int = _option(512, "Tokens of a row.", at_least=8)
-    rows: str = _option("documents", "documents: packed, unseen by each other; full: one stream, cut.")
+    context: int = _option(512, "Tokens per row.", at_least=8)
+    rows: str = _option("documents", "documents: packed, with separate attention; full: one stream, cut.")
     # The optimiser
     batch: int = _option(8, "Rows per micro-batch and process.", at_least=1)
     learning_rate: float = _default(SharedSettings, "learning_rate", 3e-4)
@@ -138,29 +145,14 @@ class TrainSettings(SharedSettings):
         return self.widen[int(step / until * len(self.widen))]
 
 
+# Ours, for the embedded models on two CPU cores: minutes, with the pairs that come with the package. The one token that
+# matters in an answer is nearly always masked.
+_QUICK: Any = {"anchored": True, "alpha": 0.0, "mask_low": 0.95, "mask_high": 0.99, "held": 0.3, "targets": ATTENTION}
+_QUICK |= {"steps": 700, "batch": 2, "accumulation": 1, "learning_rate": 2e-3, "warmup": 10, "decay": "linear"}
+_QUICK |= {"context": 900, "max_masks": 240, "curriculum": 0, "lora_rank": 16, "lora_alpha": 32}
+_QUICK |= {"eval_every": 0, "held_out": 32}
 PRESETS = {
-    # Ours, for the embedded models on two CPU cores: minutes, with the pairs that come with the package.
-    "quick": TuneSettings(
-        anchored=True,
-        alpha=0.0,
-        mask_low=0.95,  # the one token that matters in an answer is nearly always masked
-        mask_high=0.99,
-        held=0.3,
-        targets=ATTENTION,
-        steps=700,
-        batch=2,
-        accumulation=1,
-        learning_rate=2e-3,
-        warmup=10,
-        decay="linear",
-        context=900,
-        max_masks=240,
-        curriculum=0,
-        lora_rank=16,
-        lora_alpha=32,
-        eval_every=0,
-        held_out=32,
-    ),
+    "quick": TuneSettings(**_QUICK),
     "paper-base": TuneSettings(),
     "paper-instruct": TuneSettings(beta=10.0, learning_rate=1e-6),
     "paper-base-ce": TuneSettings(beta=0.0, learning_rate=1e-6),

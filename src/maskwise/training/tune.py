@@ -15,7 +15,7 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line, open_console
 from maskwise.training.arguments import arguments_for
-from maskwise.training.checked_settings import SettingValue, settings_from
+from maskwise.training.checked_settings import SettingValue, refuse_no_settings, settings_from
 from maskwise.training.data.end_tokens import end_of_text
 from maskwise.training.data.held_out import held_out_views, split
 from maskwise.training.data.noised_pairs import NoisedPairs, collate_pairs
@@ -68,6 +68,7 @@ def tune(
     (1, 'runs/tuned')
     """
     chosen = settings_from(preset, changes) if settings is None else settings
+    refuse_no_settings(settings, TuneSettings)
     if settings is not None and changes:
         raise UserError(f"settings and {next(iter(changes))} exclude each other: put it into the settings")
     name = model.name if isinstance(model, Model) else str(model)
@@ -134,10 +135,12 @@ def summary_lines(result: dict[str, Any]) -> list[str]:
     names = {
         "ce": "cross-entropy (nats)",
         "tv": f"TV between {few} and {many} masks",
-        "accuracy_few": f"accuracy, {few} masks",
-        "accuracy_many": f"accuracy, {many} masks",
-        "gap": "accuracy lost to masks",
+        "accuracy_few": f"token accuracy, {few} masks",
+        "accuracy_many": f"token accuracy, {many} masks",
+        "gap": "difference in token accuracy",
     }
     kept, dropped = counted(result["pairs"], "pair"), result["dropped"]
     used = f"{kept}, {result['held_out']} held out, {dropped} exceeding the context length"
-    return summary(result, used, "held-out pairs", names, f"compare {quote(one_line(result['model']))} {quote(out)}")
+    return summary(
+        result, used, "held-out tuning pairs", names, f"compare {quote(one_line(result['model']))} {quote(out)}"
+    )

@@ -21,9 +21,7 @@ from maskwise.training.training_settings import ATTENTION, SharedSettings
 
 def make_trainable(model: Model, settings: SharedSettings, mask_row: bool = False) -> None:
     """Put a new adapter on the model, or unfreeze all its weights; an adapter it has is merged into it first.
-
-    mask_row: the adapter also trains the mask's embedding, which a converted model has not learnt.
-    """
+    mask_row: the adapter also trains the mask's embedding, which a converted model has not learnt."""
     model.net = merged(model.net)  # type: ignore[arg-type]
     if model.has_own_head:
         raise UserError(

@@ -37,13 +37,15 @@ def test_every_model_is_run_under_every_setting_in_a_folder_of_its_own(tmp_path)
         (tmp_path / parent / "last").mkdir(parents=True)
     models = [str(tmp_path / "a" / "last"), str(tmp_path / "b" / "last")]
     settings = settings_of({"plain": {}, "chat": {"chat": True, "points": 3}}, {"points": 9})
-    jobs = jobs_of([*models, models[0]], settings, tmp_path)  # a model that is named twice is run once
+    jobs = jobs_of(models, settings, tmp_path)
     assert [(job.model, job.setting, job.options.points) for job in jobs] == [
         (model, *of) for model in models for of in (("plain", 9), ("chat", 3))
     ]
     assert len({job.folder for job in jobs}) == 4 and all(job.name.startswith("last-") for job in jobs)
     (other,) = jobs_of(models[:1], settings_of(None, {"points": 8}), tmp_path)
     assert other.folder not in {job.folder for job in jobs}
+    with pytest.raises(UserError, match="is named twice: name each model once"):
+        jobs_of([*models, models[0]], settings, tmp_path)
 
 
 def test_a_complete_run_is_finished_until_its_model_changes(tmp_path):
@@ -114,6 +116,16 @@ def test_a_mistake_is_one_line_and_nothing_is_written(given, wanted, tmp_path, m
     done = CliRunner().invoke(app, ["sweep", *given])
     assert done.exit_code == 2 and wanted in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert sorted(os.listdir()) == ["right.yaml", "wrong.yaml"]
+
+
+def test_a_checkpoint_that_is_cut_short_is_found_before_the_first_job(tmp_path):
+    broken = shutil.copytree(ZOO / "tiny-llada", tmp_path / "broken")
+    tokenizer_of("tiny-llada").save_pretrained(broken)
+    file = broken / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(UserError, match=r"1 of 2 jobs cannot run, and none was started.*cut short"):
+        mw.sweep(["tiny-llada", str(broken)], {"s": SMALL}, out=tmp_path / "sweep", dry_run=True)
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_unknown_settings_are_one_line_in_python_too():

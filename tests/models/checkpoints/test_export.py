@@ -143,7 +143,7 @@ def test_what_cannot_be_merged_is_refused_and_nothing_is_written(tmp_path):
         adapter = adapt(llada_net(), tmp_path / str(number), **more)
         with pytest.raises(mw.UserError, match="not plain LoRA"):
             export(base, out, adapter)
-    with pytest.raises(mw.UserError, match="name one with adapter"):
+    with pytest.raises(mw.UserError, match="has no adapter, so there is nothing to merge: give one with adapter"):
         export(base, out)
     assert not out.exists()
 

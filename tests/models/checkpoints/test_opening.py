@@ -323,6 +323,13 @@ def test_a_folder_is_described_only_where_its_configuration_is_sound(damage, mes
     assert line.count("\n") == 1
 
 
+def test_a_folder_whose_weights_are_cut_short_is_not_said_to_work(llada_folder):
+    weights = llada_folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    status, line = described(llada_folder)
+    assert status == 2 and "is corrupt or cut short" in line and line.count("\n") == 1
+
+
 def test_a_folder_is_described_as_it_is_opened(tmp_path):
     llada_net(vocab=300, mask_token_id=0).save_pretrained(tmp_path)
     byte_tokenizer(mask_token="<m>").save_pretrained(tmp_path)
@@ -460,11 +467,13 @@ def test_convert_writes_all_or_nothing_and_one_at_a_time(tmp_path, monkeypatch):
     qwen_net().save_pretrained(folder)
     left = tmp_path / "out.partial"
     left.mkdir()
-    (left / "model.safetensors").write_bytes(b"half")  # a killed one
+    for name in ("model.safetensors", "tokenizer.json"):  # of a killed one
+        (left / name).write_bytes(b"half")
     with only_user_of(left), pytest.raises(UserError, match="in use by another process"):
         mw.convert(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert mw.open(mw.convert(folder, tmp_path / "out")).kind == "dream" and not left.exists()
+    assert not (tmp_path / "out" / "tokenizer.json").exists()
 
     def killed(*arguments, **options):
         raise KeyboardInterrupt

@@ -158,7 +158,7 @@ def test_every_property_of_our_classes_can_be_read(net):
 @pytest.mark.parametrize("package, method", [("torchao", "int8"), ("bitsandbytes", "nf4"), ("bitsandbytes", "int8")])
 def test_a_quantised_checkpoint_opens_with_its_package(tmp_path, package, method):
     """Its logits are the original's within what its bits hold; it is decoded, and it is not exported."""
-    pytest.importorskip(package, reason="not part of the extra dev: docs/how-to/my-model.md says what was run")
+    pytest.importorskip(package, reason="not part of the extra dev: docs/how-to/quantise.md says what was run")
     if package == "torchao":
         from torchao.quantization import Int8WeightOnlyConfig
 
@@ -190,7 +190,7 @@ def test_a_quantised_checkpoint_opens_with_its_package(tmp_path, package, method
 @pytest.mark.parametrize("name", ["tiny-llada", "tiny-dream", "tiny-qwen"])
 @pytest.mark.parametrize("method", ["gptq", "awq"])
 def test_packed_checkpoints_give_the_logits_of_the_weights_they_stand_for(tmp_path, method, name):
-    pytest.importorskip("gptqmodel", reason="not part of the extra dev: docs/how-to/my-model.md says what was run")
+    pytest.importorskip("gptqmodel", reason="not part of the extra dev: docs/how-to/quantise.md says what was run")
     few, many = tmp_path / "few", tmp_path / "many"
     quantise(ZOO / name, method, few, many)
     original = mw.open(name, device="cpu")

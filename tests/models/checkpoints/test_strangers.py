@@ -17,11 +17,11 @@ from helpers.report_runs import write_run
 from helpers.tiny import dream_net, edit_config, llada2_net, nemotron_net, qwen_net, sdar_net
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models import peft_access
-from maskwise.models.checkpoints import chat
 from maskwise.models.checkpoints.cards import body_of, licence_of, public_name
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.checkpoints.locations import ZOO, refuse_unknown_model
 from maskwise.models.checkpoints.verify import code_from_elsewhere
+from maskwise.models.tokenizers import chat
 from maskwise.models.tokenizers.chat import render_chat
 from maskwise.models.tokenizers.tokenizer_limits import ends_in_time
 from maskwise.report.pages.page import write_page

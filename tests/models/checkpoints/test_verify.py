@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from typer.testing import CliRunner
 
 from helpers.outputs import problem_of_output
@@ -60,6 +61,53 @@ class Net(Qwen3ForCausalLM):
 """
 
 
+# What published code expects of transformers 4: configuration fields, frequencies by name, a list of tied names.
+VERSION_4 = """
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel, Qwen2Config, Qwen2Model
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+
+class Config(PreTrainedConfig):
+    model_type = "Dream"
+
+
+class Net(PreTrainedModel):
+    config_class = Config
+    _tied_weights_keys = ["lm_head.weight"]
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = Qwen2Model(Qwen2Config(**config.to_dict()))
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.frequencies = ROPE_INIT_FUNCTIONS["default"]
+        # the last line
+
+    def get_input_embeddings(self):
+        return self.model.embed_tokens
+
+    def get_output_embeddings(self):
+        return self.lm_head
+
+    def forward(self, input_ids):
+        frequencies, factor = self.frequencies(self.config, None)
+        assert factor == 1 and torch.allclose(frequencies, self.model.rotary_emb.inv_freq)
+        assert self.config.use_cache is False
+        length = input_ids.shape[1]
+        everything = torch.zeros(1, 1, length, length, dtype=self.dtype, device=input_ids.device)
+        hidden = self.model(input_ids, attention_mask=everything).last_hidden_state
+        return type("Output", (), {"logits": self.lm_head(hidden)})
+"""
+NO_POST_INIT = (
+    VERSION_4
+    + """
+    def tie_weights(self):
+        pass
+"""
+)
+
+
 @pytest.fixture
 def folder_with_code(tmp_path):
     return with_code(dream_net(rope_theta=1e4), ORIGINAL, tmp_path / "model")
@@ -90,6 +138,24 @@ def test_verify_finds_agreement(folder_with_code):
     assert found["greedy_tokens_that_differ"] == 0
 
 
+@pytest.mark.parametrize("code", [VERSION_4.replace("# the last line", "self.post_init()"), NO_POST_INIT])
+@pytest.mark.parametrize("tied", [False, True])
+def test_verify_runs_code_written_for_transformers_4(code, tied, tmp_path):
+    folder = with_code(dream_net(rope_theta=1e4, tie_word_embeddings=tied), code, tmp_path / "model")
+    result = run("verify", folder, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["agrees"] and found["largest_logit_difference"] < 1e-4
+    assert "default" not in ROPE_INIT_FUNCTIONS
+
+
+def test_verify_prints_whether_the_two_agree(folder_with_code):
+    assert run("verify", folder_with_code).stdout.splitlines()[-1].startswith("pass: ")
+    code = (folder_with_code / "original.py").read_text()
+    (folder_with_code / "original.py").write_text(code.replace("forward(input_ids, a", "forward(input_ids.flip(1), a"))
+    assert run("verify", folder_with_code).stdout.splitlines()[-1].startswith("FAIL: ")
+
+
 CAUSAL = """
     def forward(self, input_ids, attention_mask):
         return super().forward(input_ids)
@@ -116,7 +182,7 @@ def test_verify_finds_a_difference(folder_with_code):
         code.replace("torch.zeros(", "torch.eye(length, device=input_ids.device)[None, None] + torch.zeros(")
     )
     found = json.loads(run("verify", folder_with_code, "--json").stdout)
-    assert found["largest_logit_difference"] > 1e-2
+    assert found["largest_logit_difference"] > 1e-2 and not found["agrees"]
 
 
 def test_verify_says_when_there_is_no_code_or_it_breaks(folder_with_code, tmp_path):
@@ -127,7 +193,7 @@ def test_verify_says_when_there_is_no_code_or_it_breaks(folder_with_code, tmp_pa
     llada_net().save_pretrained(tmp_path / "plain")
     plain = run("verify", tmp_path / "plain")
     assert plain.exit_code == 2
-    assert "nothing to verify" in plain.stderr
+    assert "plain has no original code to compare with" in plain.stderr and "diagnose and the other" in plain.stderr
 
 
 @pytest.mark.parametrize(("make", "reason"), [(nemotron_net, "in passes of their own"), (qwen_net, "autoregressive")])

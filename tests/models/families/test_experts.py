@@ -262,7 +262,7 @@ def test_an_adapter_on_attention_learns_the_same_through_grouped_products():
         found[how] = [weight.grad for name, weight in model.net.named_parameters() if "lora_" in name]
     for how in ("grouped", "checkpointed"):
         for ours, loop in zip(found[how], found["loop"], strict=True):
-            torch.testing.assert_close(ours, loop, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(ours, loop, rtol=1e-4, atol=1e-5 * float(loop.abs().max()))
     assert all(gradient.abs().sum() > 0 for gradient in found["loop"])
 
 

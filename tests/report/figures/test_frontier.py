@@ -15,5 +15,5 @@ def test_letters_of_dots_that_touch_stand_together_and_losers_have_none():
         Spot((9.0,), 0.5, None, "C"),
         Spot((4.0,), 0.2),
     )
-    drawn = Frontier(spots, ("Passes",), "Quality", True, "title").svg_for_page(narrow=False)
+    drawn = Frontier(spots, ("Passes",), "Quality", True, "title").for_page("quality")["wide"]
     assert ">A, B<" in drawn and ">C<" in drawn and ">title<" not in drawn

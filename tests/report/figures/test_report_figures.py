@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.contrast import contrast
 from helpers.records import entry as plain_entry
 from helpers.records import manifest, summary
 from helpers.report_runs import write_run
@@ -99,6 +100,13 @@ def test_the_drawing_holds_the_numbers() -> None:
     assert {"80 %", "50 %"} <= {text.get_text() for text in axis.texts}
 
 
+def test_a_value_at_the_foot_of_the_axis_is_written_above_the_names_below_it() -> None:
+    values = (0.0, 0.0, 0.3)
+    curve = Curve("a", 0, (0, 1, 2), values, values, (0.5, 0.5, 0.8))
+    (axis,) = draw([Panel("", "k", "right", (curve,), x_names=("one", "two", "three"))], narrow=False).axes
+    assert [text.get_va() for text in axis.texts if text.get_text() == "0 %"] == ["bottom", "bottom"]
+
+
 @pytest.mark.parametrize("spread", [True, False])
 @pytest.mark.parametrize(("count", "narrow"), [(1, False), (2, False), (4, False), (4, True)])
 def test_words_and_numbers_below_the_axes_keep_clear_of_each_other(count: int, narrow: bool, spread: bool) -> None:
@@ -167,18 +175,6 @@ def test_every_colour_has_a_light_and_a_dark_value() -> None:
     for colour, variable in VARIABLES.items():
         light, dark = re.findall(rf"{variable}: (#[0-9a-f]{{6}});", css)
         assert light == colour != dark
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance, of WCAG 2."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)
 
 
 def mixed(colour: str, paper: str, share: float) -> str:

@@ -1,15 +1,17 @@
 """Below the curves: prompts with their answers, accuracies task by task, records that can be filtered."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from helpers.page_reader import Reader, read
 from helpers.report_runs import DIFFUSION, mask_probes, write_run
 from maskwise.records.folder import read_run
 from maskwise.records.sample import write_sample
-from maskwise.report.pages.drill import MOST_ROWS, in_turn, small_multiples
+from maskwise.report.pages.drill import MOST_ROWS, in_turn, records_table, small_multiples
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.sections import sections_for
@@ -50,6 +52,14 @@ def test_a_prompt_is_shown_with_its_answers_and_stays_text(tmp_path: Path) -> No
 def test_an_autoregressive_prompt_ends_in_the_answer_s_place(tmp_path: Path) -> None:
     page = page_of(tmp_path, PROMPT | {"tokens": ["Answer", ":["], "row": 2})
     assert re.search(r":\[(</i>)?<mark[^>]*>the answer</mark></div>", page)
+
+
+def test_an_answer_of_many_tokens_has_a_dash_for_the_confidence_that_it_has_not(tmp_path: Path) -> None:
+    (reading,) = read_all([write_run(tmp_path / "run", ASKED)])
+    one, other = reading.run.records[:2]
+    run = replace(reading.run, records=[msgspec.structs.replace(one, confidence=0.0, nll=0.0), other])
+    rows = records_table([replace(reading, run=run)]).rows
+    assert rows[0][-1][-2:] == ("–", "–") and "–" not in rows[1][-1][-2:]
 
 
 def test_attribution_colours_the_tokens(tmp_path: Path) -> None:

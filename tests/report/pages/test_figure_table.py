@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from maskwise.probes.section import Entry, Measure, Point, Section
 from maskwise.report.figures.panels import panels
 from maskwise.report.pages.figure_table import figure_table
-from maskwise.report.words.sentences import advice_apart, finding_of_models, what_this_run_shows
+from maskwise.report.words.sentences import advice_apart, finding_of_models, findings_by_model, what_this_run_shows
 
 NAMES = ("batch", "order")
 
@@ -47,13 +47,14 @@ def test_marks_of_two_models_stand_next_to_each_other_around_the_name():
     assert all(high - low >= 0.2 for low, high in zip(first, second, strict=True))
 
 
-def test_the_heading_names_each_model_with_its_result_and_once_what_is_the_same():
-    assert finding_of_models(UNNAMED, [A, B], []) == "A: a is first, and more; B: b is first, and more"
+def test_each_model_has_its_own_finding_and_equal_ones_are_joined():
+    assert findings_by_model(UNNAMED, [A, B]) == {"A": "A is first, and more", "B": "B is first, and more"}
     both = [SimpleNamespace(label=name, lines=["Nothing changed"]) for name in "AB"]
-    assert finding_of_models(UNNAMED, both, []) == "A and B: nothing changed"
-    assert finding_of_models(UNNAMED, [A, SimpleNamespace(label="B", lines=["not run"])], []).startswith(
-        "A: a is first"
-    )
+    assert findings_by_model(UNNAMED, both) == {"A and B": "Nothing changed"}
+    assert findings_by_model(UNNAMED, [A, SimpleNamespace(label="B", lines=["not run"])]) == {
+        "A": "A is first, and more"
+    }
+    assert findings_by_model(UNNAMED, [A]) == {} and finding_of_models(UNNAMED, [A, B], ["A is first"]) == ""
     shown = what_this_run_shows(UNNAMED, [A, B])
     assert shown == ["A, A is first, and more", "A and B, the same of both", "B, B is first, and more"]
 

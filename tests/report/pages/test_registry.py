@@ -103,7 +103,7 @@ def test_rows_without_a_value_are_last_in_either_direction() -> None:
         (TableCell(name), TableCell("", "", order)) for name, order in zip("abcd", (2.0, None, 1.0, 2.0), strict=True)
     )
     table = RunTable("", (TableColumn("name", ""), TableColumn("x", "")), rows)
-    assert [row[0].text for row in table.sorted_by("x").rows] == ["c", "a", "d", "b"]
+    assert [row[0].text for row in table.sorted_by("x", False).rows] == ["c", "a", "d", "b"]
     assert [row[0].text for row in table.sorted_by("x", reverse=True).rows] == ["a", "d", "c", "b"]
 
 

@@ -11,6 +11,7 @@ from helpers.page_reader import Reader, read
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 from maskwise.models.checkpoints.locations import planted_in
 from maskwise.probes.library import mechanism
+from maskwise.report.pages.jinja_environment import whole_names
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.words.sentences import first_finding
@@ -91,8 +92,8 @@ def test_a_section_has_all_its_parts(known: Path) -> None:
     section = section[: section.index("Is it the masks, or just more text?")]
     for part in (
         "LLaDA-Base loses 23 points",
-        "holds: appended masks lower the accuracy (2 masks less 100: 30.0 points, 14.5 to 45.5; +0.00 nats)",
-        "−30.0 points (−45.2 to −16.2) +0.00 nats",
+        "holds: appended masks lower the accuracy (2 masks less 100: 30.0 points, 14.5 to 45.5; 0.00 nats)",
+        "−30.0 points (−45.2 to −16.2) 0.00 nats",
         "A level line is what one would hope for",
         "4 tasks with 10 test points each; masks: 2, 100.",
         "The numbers behind the figure",
@@ -191,6 +192,11 @@ def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
     assert HOSTILE.split()[0] in Reader(page).words
     for svg in (tmp_path / "page" / "figures").glob("*.svg"):
         ElementTree.parse(svg)
+
+
+def test_a_name_in_a_heading_is_not_broken_at_its_hyphens() -> None:
+    shown = whole_names("tiny-llada, <x> or (--chat) alone")
+    assert shown == '<span class="whole">tiny-llada,</span> &lt;x&gt; or (<span class="word">--chat</span>) alone'
 
 
 def test_models_stand_side_by_side(tmp_path: Path) -> None:
@@ -309,7 +315,7 @@ def test_natural_text_is_drawn_with_its_surprise(tmp_path: Path) -> None:
     ]
     reader = draw(tmp_path, write_run(tmp_path / "run", asked))
     words, labels = reader.words, " ".join(filter(None, reader.values("aria-label"))).replace("\u00a0", " ")
-    assert "masks: 1.50 nats at 0, 1.50 nats at 20 (+0.00 nats)" in labels
+    assert "masks: 1.50 nats at 0, 1.50 nats at 20 (0.00 nats)" in labels
     assert "full stops: 50.0 % at 0, 40.0 % at 20 (−10.0 points" in labels
     assert "10 test points; masks: 1, 21." in words
 

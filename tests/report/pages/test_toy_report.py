@@ -43,7 +43,7 @@ def test_figure_and_table_name_every_decoding():
     svg, png = result.chart.files()
     assert png.startswith(b"\x89PNG")
     names = list(lines_of(TOY))
-    for drawing in (svg, result.chart.svg_for_page(narrow=True)):
+    for drawing in (svg, result.chart.for_page("toy")["narrow"]):
         assert all(name in drawing for name in names)
     assert [row[0] for row in result.rows] == names and result.table().row_count == len(names)
     assert names == ["data", "left to right, one token per step", "random", "low-confidence", "one parallel step"]

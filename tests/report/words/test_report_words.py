@@ -120,7 +120,7 @@ def test_an_autoregressive_model_has_no_masks() -> None:
 
 
 def test_how_sure() -> None:
-    assert opening(reading())[-1].claim == "As sure as 16 tasks allow."
+    assert opening(reading())[-1].claim == "Measured on 16 tasks."
     assert opening(reading(low=0.3))[-1].claim == "It does no better than guessing."
     assert opening(reading(complete=False))[-1].claim == "Not yet: the run is unfinished."
     assert "the widest interval on this page is 60.0 to 90.0\u00a0%. " in opening(reading())[-1].evidence

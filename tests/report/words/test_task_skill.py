@@ -146,9 +146,18 @@ def test_a_model_that_tuning_destroyed_is_not_called_cured(tmp_path: Path, compa
     """From 30 points lost to none, because nothing is right any more."""
     before, after = read(tmp_path / "a", SKILLED, HURT), read(tmp_path / "b", NONE, NONE, OTHER)
     first = finding([before, after], compared=compared)
-    assert first.sentence.startswith(f"other: {NOT_ABLE}") and "less from other" not in first.sentence
+    assert first.sentence.startswith(f"other: {NOT_ABLE}")
+    assert not [words for words in ("than tiny-llada", "from tiny-llada to other") if words in first.sentence]
     assert [curve.name for curve in first.panel.curves] == ["tiny-llada"]
     assert not [number for number in first.numbers if "other" in number.what]
+
+
+def test_nothing_is_compared_with_a_first_model_without_skill(tmp_path: Path) -> None:
+    readings = [read(tmp_path / "a", NONE, NONE, OTHER), read(tmp_path / "b", SKILLED, HURT)]
+    headline = finding(readings, compared=True).headline
+    assert (
+        headline.startswith(f"other: {NOT_ABLE}") and "than other" not in headline and "to tiny-llada" not in headline
+    )
 
 
 def test_questions_that_another_model_loses_on_are_not_too_easy(tmp_path: Path) -> None:
@@ -190,3 +199,15 @@ def test_models_of_known_skill_are_distinguished(tmp_path: Path, make, skill: st
     (reading,) = read_all([folder])
     assert reading.summary.skill.skill == skill
     assert (finding([reading]).panel is None) == (skill != "skilled")
+
+
+def test_probes_without_a_score_print_where_their_measures_are_and_whether_answers_are_too_few(tmp_path, capsys):
+    folder = write_run(tmp_path / "run", [("filler", {"filler": ".", "fillers": 0}, 1, [8])])
+    print_summary(read_all([folder])[0], tables=False)
+    enough = capsys.readouterr().out
+    assert "filler: no score; the measures are in the report (--verbose prints them here)" in " ".join(enough.split())
+    assert "interval" not in enough and "too few" not in enough
+    lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    (folder / "records.jsonl").write_text("".join(lines[:2]))
+    print_summary(read_all([folder])[0], tables=False)
+    assert "at most 2 answers per condition: too few" in " ".join(capsys.readouterr().out.split())

@@ -162,6 +162,9 @@ def test_files_and_windows_that_do_not_fit_are_named(model, tmp_path):
     path.write_bytes(b'{"prompt": "\xff"}')
     with pytest.raises(UserError, match="not UTF-8"):
         pairs_of(path, model, 64)
+    (tmp_path / "short.txt").write_text("hi")
+    with pytest.raises(UserError, match="is too short to be cut into examples"):
+        pairs_of(tmp_path / "short.txt", model, 64)
     path = written(tmp_path, GOOD)
     model.tokenizer = None
     with pytest.raises(UserError, match="no tokenizer"):

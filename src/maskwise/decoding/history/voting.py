@@ -54,9 +54,7 @@ class Ballot:
         self, model: Model, generations: Sequence[Generation], pattern: str, ends: Collection[int]
     ) -> list[Generation]:
         """Each generation as its elected look has it; as it is where the pattern finds nothing in any.
-
-        Masks of blocks after the one that was active at that look take the tokens they got in the end.
-        """
+        Masks of blocks after the one that was active at that look take the tokens they got in the end."""
         found = []
         for number, made in enumerate(generations):
             new = self.new_tokens(number)

@@ -14,44 +14,28 @@ from maskwise.support.nearest import did_you_mean
 __all__ = ["STRATEGIES", "Parameter", "Strategy", "find_strategy", "parse_parameters", "strategy_named_by"]
 
 # In the order in which they are listed and compared.
-_FILES = (
-    "llada_remasking",
-    "margin",
-    "unpublished",
-    "fast_dllm_parallel",
-    "entropy_bound",
-    "klass",
-    "remdm",
-    "dream_alg",
-)
-
-STRATEGIES: tuple[Strategy, ...] = tuple(
-    strategy for name in _FILES for strategy in import_module(f"{__name__}.{name}").STRATEGIES
-)
+_FILES = ["llada_remasking", "margin", "unpublished", "fast_dllm_parallel", "entropy_bound", "klass", "remdm"]
+_MODULES = [import_module(f"{__name__}.{name}") for name in (*_FILES, "dream_alg")]
+STRATEGIES: tuple[Strategy, ...] = tuple(strategy for module in _MODULES for strategy in module.STRATEGIES)
 
 
 def find_strategy(rule: str | Strategy, strategies: Sequence[Strategy] = STRATEGIES) -> Strategy:
     """The strategy of this name; a Strategy value is taken as it is."""
     if isinstance(rule, Strategy):
         return rule
-    for strategy in strategies:
-        if strategy.name == rule:
-            return strategy
-    raise UserError(f"unknown unmasking strategy {rule!r}{did_you_mean(rule, [one.name for one in strategies])}")
+    by_name = {strategy.name: strategy for strategy in strategies}
+    if rule not in by_name:
+        raise UserError(f"unknown unmasking strategy {rule!r}{did_you_mean(rule, by_name)}")
+    return by_name[rule]
 
 
 def strategy_named_by(parameters: Mapping[str, float] | None, rule: str | Strategy) -> str | Strategy:
     """The strategy of parameters that only one has, such as threshold or gamma, in place of one that has none.
-
-    So `threshold=0.8` means Fast-dLLM's strategy, as it does in its authors' code, where the rule is left out.
-    """
+    So `threshold=0.8` means Fast-dLLM's strategy, as it does in its authors' code, where the rule is left out."""
     if not parameters or find_strategy(rule).parameters:
         return rule
-    having = [
-        strategy
-        for strategy in STRATEGIES
-        if parameters.keys() <= {name for parameter in strategy.parameters for name in parameter.names}
-    ]
+    names = {one: {name for parameter in one.parameters for name in parameter.names} for one in STRATEGIES}
+    having = [one for one in STRATEGIES if parameters.keys() <= names[one]]
     return having[0].name if len(having) == 1 else rule
 
 
@@ -60,6 +44,8 @@ def parse_parameters(settings: Sequence[str]) -> dict[str, float]:
     parameters = {}
     for setting in settings:
         name, _, value = setting.partition("=")
+        if name in parameters:
+            raise UserError(f"parameter {name} is given twice: leave one out")
         try:
             parameters[name] = float(value)
         except ValueError:

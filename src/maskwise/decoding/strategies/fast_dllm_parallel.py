@@ -15,9 +15,7 @@ def threshold(rows: Rows, state: State, parameters: Parameters) -> Choice:
 
 def factor(rows: Rows, state: State, parameters: Parameters) -> Choice:
     """The n best rows for the largest n with (n + 1) (1 - c_(n)) < f, at least one.
-
-    The left side grows with n, so the n that satisfy it are the first ones.
-    """
+    The left side grows with n, so the n that satisfy it are the first ones."""
     score = rows.confidence()
     rank = ranks(score, rows)
     doubt = -score.expm1()

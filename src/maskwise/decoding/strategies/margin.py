@@ -10,12 +10,5 @@ def margin(rows: Rows, state: State, parameters: Parameters) -> Choice:
     return best(rows.margin(), rows, state)
 
 
-STRATEGIES = (
-    Strategy(
-        "margin",
-        "the largest margin between the two best tokens",
-        margin,
-        even_counts,
-        paper="Kim et al., Train for the Worst, Plan for the Best, arXiv 2502.06768",
-    ),
-)
+PAPER = "Kim et al., Train for the Worst, Plan for the Best, arXiv 2502.06768"
+STRATEGIES = (Strategy("margin", "the largest margin between the two best tokens", margin, even_counts, paper=PAPER),)

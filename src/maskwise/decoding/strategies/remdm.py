@@ -13,9 +13,7 @@ def remdm_times(steps: int, parameters: Parameters) -> list[float]:
 
 def remdm(rows: Rows, state: State, parameters: Parameters) -> Choice:
     """A mask is resolved with (a_s - (1 - sigma) a_t) / (1 - a_t), a committed row masked again with sigma.
-
-    a_t = 1 - t; sigma = min(eta, (1 - a_s) / a_t), so nothing is masked again in the last step.
-    """
+    a_t = 1 - t; sigma = min(eta, (1 - a_s) / a_t), so nothing is masked again in the last step."""
     import torch
 
     assert state.draws is not None and state.time is not None and state.after is not None

@@ -1,7 +1,7 @@
 """The type of unmasking strategies: function, schedule, parameters and paper. Imports no torch."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -75,16 +75,20 @@ class Strategy:
     def adaptive(self) -> bool:
         return self.count_function is None and self.time_function is None
 
-    def complete(self, given: "Parameters | None") -> dict[str, float]:
-        """The given parameters, by our names or the published ones, checked, and the defaults of the others."""
+    def complete(self, given: "Parameters | None", others: Sequence["Strategy"] = ()) -> dict[str, float]:
+        """The given parameters, by our names or the published ones, checked, and the defaults of the others.
+
+        others: the strategies among which an error looks for one that has the parameter.
+        """
         known = {name: parameter for parameter in self.parameters for name in parameter.names}
         values = {parameter.name: parameter.default for parameter in self.parameters}
         for name, value in (given or {}).items():
             if name not in known:
-                other = (
-                    did_you_mean(name, known) if known else ": it has none, name the strategy that has it with --rule"
-                )
-                raise UserError(f"the strategy {self.name} has no parameter {name!r}{other}")
+                having = [one.name for one in others if any(name in of.names for of in one.parameters)]
+                owner = f": {' and '.join(having)} have it" if len(having) > 1 else f": {''.join(having)} has it"
+                near = did_you_mean(name, known) if known else ": it has none, leave it out"
+                remedy = f"{owner}, give --rule {having[0]}" if having else near
+                raise UserError(f"the strategy {self.name} has no parameter {name!r}{remedy}")
             known[name].check(value, self.name)
             values[known[name].name] = value
         return values

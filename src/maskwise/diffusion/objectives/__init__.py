@@ -7,19 +7,14 @@ from maskwise.diffusion.objectives.soft_mask import SOFT_MASK
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
 
-OBJECTIVES: tuple[Objective, ...] = (
-    NELBO,
-    BLOCKWISE,
-    SOFT_MASK,
-)
+OBJECTIVES: tuple[Objective, ...] = (NELBO, BLOCKWISE, SOFT_MASK)
 
 
 def find_objective(objective: str | Objective) -> Objective:
     """The objective of this name; an Objective value is returned as it is."""
     if isinstance(objective, Objective):
         return objective
-    for known in OBJECTIVES:
-        if known.name == objective:
-            return known
-    names = [known.name for known in OBJECTIVES]
-    raise UserError(f"unknown objective {objective!r}{did_you_mean(objective, names)}")
+    by_name = {known.name: known for known in OBJECTIVES}
+    if (found := by_name.get(str(objective))) is None:
+        raise UserError(f"unknown objective {objective!r}{did_you_mean(str(objective), by_name)}")
+    return found

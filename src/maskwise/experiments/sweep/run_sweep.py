@@ -111,17 +111,14 @@ def run_jobs(
 
 def _planned(jobs: Sequence[DiagnoseJob]) -> list[JobProgress]:
     """The jobs, checked; a problem with any of them is raised before the first one runs."""
-    checks, rows, problems = Checks(), [], []
-    for job in jobs:
-        row = JobProgress(job)
-        if job.is_finished:
-            row.state = "skipped"
-        else:
-            try:
-                row.workload = checks.workload(job)
-            except UserError as problem:
-                problems.append(f"{job.model}{f' ({job.setting})' if job.setting else ''}: {problem.as_typed}")
-        rows.append(row)
+    checks, problems = Checks(), []
+    rows = [JobProgress(job, state="skipped" if job.is_finished else "planned") for job in jobs]
+    for row in rows:
+        try:
+            row.workload = checks.workload(row.job) if row.state == "planned" else None
+        except UserError as problem:
+            setting = f" ({row.job.setting})" if row.job.setting else ""
+            problems.append(f"{row.job.model}{setting}: {problem.as_typed}")
     if problems:
         listed = "; ".join(dict.fromkeys(problems))
         raise UserError(f"{len(problems)} of {len(jobs)} jobs cannot run, and none was started: {listed}")
@@ -174,21 +171,22 @@ def _result(
     flops = 1.0
     if planned:
         flops = cpu_flops(workers.threads) if workers.threads else H200_FLOPS * max(1, workers.gpus_per_job)
-    jobs = [
-        SweptJob(
+    jobs = []
+    for row in rows:
+        work, read = row.workload, readings.get(row.job.name)
+        swept = SweptJob(
             name=row.job.name,
             model=row.job.model,
             settings=row.job.setting,
             folder=str(row.job.folder),
             state=row.state,
             problem=UNSET if row.problem is None else row.problem,
-            answers=0 if row.workload is None else row.workload.answers,
-            tokens=0 if row.workload is None else row.workload.tokens,
-            seconds=0.0 if row.workload is None else round(row.workload.seconds(flops), 1),
-            scores=readings[row.job.name].summary.scores if row.job.name in readings else {},
+            answers=0 if work is None else work.answers,
+            tokens=0 if work is None else work.tokens,
+            seconds=0.0 if work is None else round(work.seconds(flops), 1),
+            scores={} if read is None else read.summary.scores,
         )
-        for row in rows
-    ]
+        jobs.append(swept)
     return SweepResult(
         out=str(out),
         table=None if table is None else str(table),

@@ -111,6 +111,8 @@ def jobs_of(models: Sequence[str], settings: Mapping[str, DiagnoseOptions], out:
     """A job for each model under each of the settings, with a folder named after both."""
     if not models:
         raise UserError("no model named: give models, or a YAML file with a list of them")
+    if twice := [model for model in models if models.count(model) > 1]:
+        raise UserError(f"{twice[0]} is named twice: name each model once")
     jobs = {}
     for model in models:
         for setting, options in settings.items():

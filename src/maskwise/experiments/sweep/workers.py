@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,6 +60,8 @@ def choose_workers(request: WorkerRequest, jobs: int, slurm: Mapping[str, str | 
     for option, value, least in (("workers", workers, 1), ("gpus-per-job", gpus_per_job, 0), ("hours", hours, 1 / 60)):
         if value is not None and value < least:
             raise UserError(f"--{option} must be at least {least:.2g}, not {value:g}")
+    if not isfinite(hours):
+        raise UserError(f"--hours must be a finite number, not {hours:g}")
     if executor == "slurm":
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             raise UserError("there is no sbatch here: run it where Slurm takes jobs, or use --executor local")

@@ -12,9 +12,7 @@ from maskwise.tasks.words import load_words
 
 def load(task: str, points: int = 1000, seed: int = 0, **others: Any) -> dict[str, Dataset]:
     """The examples of a task, mixed, and its test questions.
-
-    lm-eval passes its --metadata here (points, seed) and, among it, the model's own arguments, which are not ours.
-    """
+    lm-eval passes its --metadata here (points, seed) and, among it, the model's own arguments, which are not ours."""
     found = next((known for known in TASKS if known.name == task), None)
     if found is None:
         raise UserError(f"no task {task!r}: choose one of {', '.join(known.name for known in TASKS)}")

@@ -34,9 +34,7 @@ def block_places(offsets: Tensor, first: Tensor, size: int, total: int) -> Block
 
 def later_in_block(q: Tensor, k: Tensor, v: Tensor, blocks: Blocks, scale: float) -> tuple[Tensor, Tensor]:
     """Attention to the later tokens of the own block alone. q [T, H, D], k and v [T, G, D] -> [T, H, D] and [T, H].
-
-    The last token of a block sees none: zeros, and minus infinity.
-    """
+    The last token of a block sees none: zeros, and minus infinity."""
     size, lines, heads, groups = blocks.size, blocks.count, q.shape[1], k.shape[1]
 
     def grid(x: Tensor) -> Tensor:

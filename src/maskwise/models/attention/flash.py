@@ -24,10 +24,7 @@ def flash(
     scale: float,
     window: int | None,
 ) -> Tensor:
-    """Flash attention of a ragged batch: q [T, H, D], k and v [K, G, D], offsets [S+1] -> [T, H, D].
-
-    longest: of the queries' and the keys' sequences.
-    """
+    """q [T, H, D], k and v [K, G, D], offsets [S+1] -> [T, H, D]. longest: of the queries' and the keys' sequences."""
     reach = (-1 if window is None else window - 1, 0) if causal else (-1, -1)
     out = varlen_attn(q, k, v, q_offsets, k_offsets, *longest, scale=scale, window_size=reach, **GROUPED)
     assert isinstance(out, Tensor)  # a pair only with return_aux
@@ -36,17 +33,8 @@ def flash(
 
 def causal_flash(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int, scale: float) -> tuple[Tensor, Tensor]:
     """Causal flash attention [T, H, D] with its log-sum-exp per row and head [T, H]."""
+    aux = AuxRequest(lse=True)
     out, sums = varlen_attn(
-        q,
-        k,
-        v,
-        offsets,
-        offsets,
-        longest,
-        longest,
-        return_aux=AuxRequest(lse=True),
-        scale=scale,
-        window_size=(-1, 0),
-        **GROUPED,
+        q, k, v, offsets, offsets, longest, longest, return_aux=aux, scale=scale, window_size=(-1, 0), **GROUPED
     )
     return out, sums.t()  # the kernel gives them head by head

@@ -37,15 +37,9 @@ def layout_of(
     flash = half and not (q_even and k_even) and (block is None or tokenwise)
     first = torch.zeros_like(batch.starts[:1]) if cache is None and not batch.placed else batch.starts
     blocks = None
-    if (
-        block is not None
-        and not tokenwise
-        and masked is None
-        and cache is None
-        and half
-        and not (weights_asked or torch.is_grad_enabled())
-    ):
-        # Gradients do not flow through the sums between which the two parts of this attention are weighted.
+    # Gradients do not flow through the sums between which the two parts of this attention are weighted.
+    in_parts = half and cache is None and masked is None and not (weights_asked or torch.is_grad_enabled())
+    if block is not None and not tokenwise and in_parts:
         blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
         flash = True
     split = block is None and batch.longest <= gate.SMALL_BATCH and sequences <= FEW_SEQUENCES and half
@@ -54,18 +48,8 @@ def layout_of(
     if cache is not None:
         shift = cache.offsets[:-1] + batch.starts - batch.offsets[:-1]
         slots = torch.arange(batch.tokens, device=shift.device) + shift[batch.owner]
-    layout = Layout(
-        q_offsets=batch.offsets,
-        k_offsets=k_offsets,
-        longest_q=batch.longest,
-        longest_k=longest_k,
-        causal=causal or tokenwise,
-        flash=flash and not split,
-        split=split,
-        cache=cache,
-        blocks=blocks,
-        slots=slots,
-    )
+    sizes, kinds = (batch.offsets, k_offsets, batch.longest, longest_k), (causal or tokenwise, flash and not split)
+    layout = Layout(*sizes, *kinds, cache=cache, slots=slots, blocks=blocks, split=split)
     if flash or split:
         return layout
     place = torch.arange(longest_k, device=k_offsets.device)
@@ -97,9 +81,7 @@ def _can_split(keys: Tensor) -> bool:
 
 def _reach_by_masks(batch: Batch, first: Tensor, keys: Tensor, block: int, masked: Tensor) -> Tensor:
     """[S, longest, longest_k], True for keys before the query, and for its whole block if that holds a mask.
-
-    first [S]: the position of each sequence's first token; keys [.., longest_k]: the positions of the keys.
-    """
+    first [S]: the position of each sequence's first token; keys [.., longest_k]: the positions of the keys."""
     grid = block_places(batch.offsets, first, block, batch.tokens)
     line = grid.places // block
     holds = torch.zeros(grid.count, dtype=torch.int32, device=line.device)

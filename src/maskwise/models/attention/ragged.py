@@ -40,9 +40,7 @@ class Watch:
 @dataclass(frozen=True)
 class RowGroup:
     """Rows of a sequence and the keys they attend to, as indices into the flat batch.
-
-    bias [m] is added to the attention scores of the keys, in every head and layer.
-    """
+    bias [m] is added to the attention scores of the keys, in every head and layer."""
 
     rows: Tensor  # [n] int64
     keys: Tensor  # [m] int64
@@ -126,9 +124,7 @@ def on_device(value: Any, device: torch.device) -> Any:
 
 def asking_rows(layout: Layout, rows: Tensor) -> Layout:
     """The layout whose last layer computes only rows [S], one per sequence in order, as flat indices.
-
-    Unchanged if the queries of a sequence see different keys.
-    """
+    Unchanged if the queries of a sequence see different keys."""
     mask, between = layout.key_mask, layout.causal or layout.blocks is not None or bool(layout.parts)
     if between or layout.cache is not None or (mask is not None and mask.shape[2] > 1):
         return layout
@@ -192,15 +188,14 @@ def attend(
 
         before = causal_flash(q, k, v, layout.q_offsets, layout.longest_q, scale)
         return merged(*before, *later_in_block(q, k, v, layout.blocks, scale))
+    longest = layout.longest_q, layout.longest_k
     if layout.split:
         from maskwise.kernels.split_attention import split_attention
 
-        longest = layout.longest_q, layout.longest_k
         return split_attention(q, k, v, layout.q_offsets, layout.k_offsets, *longest, scale)
     if layout.flash:
         from maskwise.models.attention.flash import flash
 
-        longest = layout.longest_q, layout.longest_k
         return flash(q, k, v, layout.q_offsets, layout.k_offsets, longest, layout.causal, scale, window)
     return _padded(q, k, v, layout, scale, window)
 
@@ -231,14 +226,9 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, windo
         flat_heads = (grid.flatten(0, 1).contiguous() for grid in (grid_q, grid_k, grid_v))
         out = KeptAttention.apply(*flat_heads, scale).unflatten(0, (sequences, heads))
     else:
+        mask, plain = (band, band is None) if layout.causal else (key_mask, False)
         out = F.scaled_dot_product_attention(
-            grid_q,
-            grid_k,
-            grid_v,
-            attn_mask=band if layout.causal else key_mask,
-            is_causal=layout.causal and band is None,
-            scale=scale,
-            enable_gqa=grouped,
+            grid_q, grid_k, grid_v, attn_mask=mask, is_causal=plain, scale=scale, enable_gqa=grouped
         )
     flat = out.transpose(1, 2).reshape(sequences * layout.longest_q, heads, -1)
     return flat if layout.pad_q is None else flat[layout.pad_q]
@@ -246,9 +236,7 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, windo
 
 def _pays_to_keep_weights(q: Tensor, k: Tensor) -> bool:
     """True if gradients are needed on a CPU: torch's kernel recomputes the weights for them, 35 % more work.
-
-    q [S, H, Q, D], k [S, H, K, D]. At most 64 MiB of weights are kept a layer.
-    """
+    q [S, H, Q, D], k [S, H, K, D]. At most 64 MiB of weights are kept a layer."""
     weights = q.shape[:-1].numel() * k.shape[-2]
     return q.requires_grad and q.device.type == "cpu" and q.dtype == torch.float32 and weights <= 2**24
 
@@ -263,9 +251,7 @@ def _to_grid(x: Tensor, places: Tensor | None, sequences: int, longest: int) -> 
 @dataclass(frozen=True)
 class Reach:
     """Visible keys by position: all of them (block None), or none after the query's own block.
-
-    Blocks have `block` tokens and are counted from position 0; blocks of 1 are causal attention.
-    """
+    Blocks have `block` tokens and are counted from position 0; blocks of 1 are causal attention."""
 
     block: int | None = None
 

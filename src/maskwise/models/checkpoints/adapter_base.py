@@ -25,9 +25,7 @@ SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 def base_digest(files: Sequence[Path], adapters: Sequence[Path] = ()) -> str:
     """Twelve letters for the weights in these files, with adapters on them.
-
-    Independent of how the weights are split into files, and of their type: values are compared as bfloat16.
-    """
+    Independent of how the weights are split into files, and of their type: values are compared as bfloat16."""
     digest = hashlib.sha256()
     for group in (files, *([folder / "adapter_model.safetensors"] for folder in adapters)):
         for name, shape, values in sorted(_sampled(group), key=lambda one: one[0]):

@@ -19,6 +19,7 @@ from maskwise.models.checkpoints.locations import read_object, stored_shapes
 from maskwise.models.families import family_of_class
 from maskwise.models.peft_access import refuse_endless_patterns, token_rows
 from maskwise.support.errors import UserError, first_line
+from maskwise.support.files import damaged, short_json
 
 RANKS = ("r", "init_r", "target_r")  # of LoRA and its kin: the sizes that PEFT lays out before it reads a weight
 
@@ -56,14 +57,12 @@ def read_adapter(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...
     try:
         return given, stored_shapes(weights)
     except (SafetensorError, OSError) as problem:
-        raise UserError(f"{weights} is corrupt or cut short ({problem}): copy it again") from None
+        raise damaged(weights, problem, "copy it again") from None
 
 
 def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = None) -> PeftModel:
     """Puts the adapter of a folder on the network; an adapter that does not fit in full is refused.
-
-    Where embeddings and head are tied, the one row of them that it may train is the mask's, which has no logit.
-    """
+    Where embeddings and head are tied, the one row of them that it may train is the mask's, which has no logit."""
     given, stored = read_adapter(folder)
     refuse_endless_patterns(given, [name for name, _ in net.named_modules()], folder / "adapter_config.json")
     if given.get("layer_replication") is not None:  # PEFT would copy layers as often as a small file says
@@ -72,6 +71,12 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
     if given.get("alora_invocation_tokens"):
         raise UserError(f"the adapter in {folder} is switched on by tokens (aLoRA), which is not supported: use LoRA")
     _refuse_larger_ranks(folder, given, max((size for shape in stored.values() for size in shape), default=0))
+    ranks = {shape[0] for name, shape in stored.items() if name.endswith(".lora_A.weight")}
+    if len(ranks) == 1 and not given.get("rank_pattern") and given.get("r") not in ranks:
+        said, own = short_json(given.get("r")), ranks.pop()
+        raise UserError(
+            f"{folder / 'adapter_config.json'}: r is {said}, but the adapter's weights have rank {own}: set r"
+        )
     try:
         config = PeftConfig.from_pretrained(str(folder))
         if config.is_prompt_learning:
@@ -79,7 +84,9 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         config.task_type = None  # PEFT's class for causal models needs methods that these do not have
         model = _attached(net, folder, config)
     except (ValueError, RuntimeError) as problem:
-        raise UserError(f"the adapter in {folder} is for another model: {first_line(problem)}") from None
+        raise UserError(
+            f"the adapter in {folder} is for another model: {first_line(problem)}: put it on its own base"
+        ) from None
     except (LookupError, TypeError, AttributeError, ImportError, ArithmeticError, re.error) as problem:
         # A configuration it does not know.
         reason = first_line(problem)

@@ -17,7 +17,7 @@ from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_settings
 from maskwise.models.checkpoints.locations import read_object
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, Family, family_of_architecture
 from maskwise.models.families.masked_lm import is_masked_lm
-from maskwise.support.errors import UserError, UserNotice
+from maskwise.support.errors import UserError, UserNotice, first_line
 from maskwise.support.files import short_json
 from maskwise.support.imports import imported
 
@@ -29,15 +29,8 @@ SIZES = (
     "moe_intermediate_size", "num_shared_experts", "n_group", "topk_group", "block_size", "bd_size",
 )  # fmt: skip
 LAYERS = ("n_layers", "num_hidden_layers", "num_experts")
-FACTORS = (
-    "mlp_ratio",
-    "rope_theta",
-    "rms_norm_eps",
-    "init_std",
-    "initializer_range",
-    "partial_rotary_factor",
-    "routed_scaling_factor",
-)
+FACTORS: tuple[str, ...] = ("mlp_ratio", "rope_theta", "rms_norm_eps", "init_std", "initializer_range")
+FACTORS += ("partial_rotary_factor", "routed_scaling_factor")
 # Of rotary positions, in an object of their own, which may also hold rope_theta and partial_rotary_factor.
 ROPE_FACTORS = ("attention_factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
 # A base below 1 turns every pair faster than a radian per token; a tiny one by infinity, and all logits are NaN.
@@ -47,6 +40,10 @@ LARGEST = 2**31  # of a size
 MOST_LAYERS = 1024  # laid out one by one, before a weight is read
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")  # one or several
 
+# What transformers and torch raise on a configuration they did not expect.
+UNEXPECTED: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+UNEXPECTED += (RuntimeError, OSError, MemoryError, AssertionError, ImportError, StrictDataclassError, re.error)
+
 Kind = tuple[tuple[str, ...], str, Callable[[Any], bool]]  # names of fields, what each must be, whether a value is
 
 
@@ -54,12 +51,8 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, float)
-
-
 def _is_positive(value: Any) -> bool:
-    return _is_number(value) and 0 < value < 1e18
+    return (_is_whole(value) or isinstance(value, float)) and 0 < value < 1e18
 
 
 FROM_ONE = ("a number from 1 to 1e18", lambda v: _is_positive(v) and v >= 1)
@@ -96,7 +89,7 @@ def _check_numbers(file: Path, settings: dict[str, Any]) -> None:
     rope_kinds: list[Kind] = [
         (FACTORS + ROPE_FACTORS, "a positive number below 1e18", _is_positive),
         (ROPE_FROM_ONE, *FROM_ONE),
-        (ROPE_FROM_ZERO, "a number from 0 to 1e18", lambda v: _is_positive(v) or (_is_number(v) and v == 0)),
+        (ROPE_FROM_ZERO, "a number from 0 to 1e18", lambda v: _is_positive(v) or (v == 0 and not isinstance(v, bool))),
     ]
     for name in ("rope_parameters", "rope_scaling"):
         rope = settings.get(name) or {}
@@ -122,25 +115,10 @@ def as_described(folder: Path) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError:
         raise UserError(f"{folder} does not fit into the memory: use a smaller --dtype or another --device") from None
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        RuntimeError,
-        OSError,
-        MemoryError,
-        AssertionError,
-        ImportError,
-        NotImplementedError,
-        StrictDataclassError,
-        re.error,
-    ) as problem:
-        reason = (str(problem).strip() or type(problem).__name__).splitlines()[0][:200]
+    except UNEXPECTED as problem:
         raise UserError(
-            f"{folder} cannot be opened as its config.json describes it ({type(problem).__name__}: {reason}): correct "
-            "it or download it again"
+            f"{folder} cannot be opened as its config.json describes it ({type(problem).__name__}: "
+            f"{first_line(problem)[:200]}): correct it or download it again"
         ) from problem
 
 
@@ -186,9 +164,8 @@ def _read_config(folder: Path, family: Family) -> PreTrainedConfig:
         raise UserError(f"{folder / 'config.json'} is not a configuration of its class ({reason})") from None
     except ValueError:
         unknown = read_settings(folder).get("model_type")
-        raise UserError(
-            f"{folder}: transformers knows no model type {unknown!r}, and remote code is never run"
-        ) from None
+        line = f"{folder}: transformers knows no model type {unknown!r}, and remote code is never run"
+        raise UserError(line) from None
 
 
 def configured_block(folder: Path, family: Family) -> int | None:
@@ -207,18 +184,13 @@ def find_shift(config: PreTrainedConfig, family: Family) -> bool:
 
 def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | None:
     """From the configuration, then the tokenizer, then the family; None in a causal model.
-
-    Where open positions hold random tokens it is one beyond the vocabulary, so that no text can hold it.
-    """
+    Where open positions hold random tokens it is one beyond the vocabulary, so that no text can hold it."""
     if family.causal:
         return None
     if family.noised:
         return net.config.get_text_config().vocab_size
-    found = getattr(net.config, "mask_token_id", None)
-    if found is None and tokenizer is not None:
-        found = tokenizer.mask_token_id
-    if found is None:
-        found = family.mask_id
+    stated = (getattr(net.config, "mask_token_id", None), getattr(tokenizer, "mask_token_id", None), family.mask_id)
+    found = next((one for one in stated if one is not None), None)
     known: int = net.get_input_embeddings().weight.shape[0]  # type: ignore
     return _refuse_outside(found, known)
 
@@ -230,19 +202,24 @@ def note_odd_mask(net: PreTrainedModel, tokenizer: Any, mask_id: int | None) -> 
     ends = getattr(net.config, "eos_token_id", None)
     own = getattr(tokenizer, "mask_token_id", None)
     if mask_id in (ends if isinstance(ends, list) else [ends, getattr(tokenizer, "eos_token_id", None)]):
-        warnings.warn(
-            f"token {mask_id} is both the mask and the end of text: the model can never end a text; set "
-            "mask_token_id in config.json",
-            UserNotice,
-            stacklevel=3,
-        )
+        never = f"token {mask_id} is both the mask and the end of text: the model can never end a text; set "
+        warnings.warn(never + "mask_token_id in config.json", UserNotice, stacklevel=3)
     elif own is not None and own != mask_id:
+        both = f"the mask of config.json is token {mask_id}, that of the tokenizer is {own} ({tokenizer.mask_token})"
+        warnings.warn(f"{both}: {mask_id} is used; make them agree if it is wrong", UserNotice, stacklevel=3)
+    elif own is None and tokenizer is not None and _is_foreign(net, tokenizer, mask_id):
         warnings.warn(
-            f"the mask of config.json is token {mask_id}, that of the tokenizer is {own} ({tokenizer.mask_token}): "
-            f"{mask_id} is used; make them agree if it is wrong",
+            f"the tokenizer has {len(tokenizer):,} tokens, and token {mask_id}, the model's mask, is "
+            f"{tokenizer.convert_ids_to_tokens(mask_id)!r} there: it seems to be another model's; use the model's own",
             UserNotice,
             stacklevel=3,
         )
+
+
+def _is_foreign(net: PreTrainedModel, tokenizer: Any, mask_id: int) -> bool:
+    """Whether the tokenizer has more tokens than the model, or an ordinary token in the mask's place."""
+    special = {*getattr(tokenizer, "added_tokens_decoder", ()), *tokenizer.all_special_ids}
+    return len(tokenizer) > net.get_input_embeddings().weight.shape[0] or mask_id not in special  # type: ignore
 
 
 def _refuse_outside(mask_id: int | None, known: int) -> int:

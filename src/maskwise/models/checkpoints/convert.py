@@ -18,22 +18,9 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import give_usual_mode, refuse_occupied
 
 MASK_TOKEN = "<|mask|>"
-COPIED = (
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "hidden_act",
-    "max_position_embeddings",
-    "initializer_range",
-    "rms_norm_eps",
-    "rope_parameters",
-    "tie_word_embeddings",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-)
+COPIED = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"]
+COPIED += ["max_position_embeddings", "hidden_act", "initializer_range", "rms_norm_eps", "rope_parameters"]
+COPIED += ["tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id"]
 
 
 @checked_arguments
@@ -60,12 +47,13 @@ def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
     folder, adapters = locate_checkpoint(str(source))
     if adapters:
         raise UserError(f"{source} is an adapter on another model: merge it first (maskwise export), then convert that")
-    if read_settings(folder).get("quantization_config") is not None:
+    stated = read_settings(folder)
+    if stated.get("quantization_config") is not None:
         raise UserError(f"{source} is quantised, so its weights cannot be copied: convert the original")
-    kind = read_settings(folder).get("model_type")
+    kind = stated.get("model_type")
     if kind not in (None, "llama", "qwen2"):  # before the weights are looked for
         raise UserError(f"{kind} checkpoints cannot be converted: give a Llama or Qwen2 checkpoint")
-    model = open(source, dtype=stored_dtype(read_settings(folder)), device="cpu")
+    model = open(source, dtype=stored_dtype(stated), device="cpu")
     _refuse_unlike(model.core.config)
     spare = PACKAGED[str(source)].spare_id if str(source) in PACKAGED and not Path(source).is_dir() else None
     mask_id = _mask_row(model.core, model.tokenizer, spare)
@@ -102,9 +90,7 @@ def _refuse_unlike(config: Any) -> None:
 
 def _mask_row(net: PreTrainedModel, tokenizer: Any, spare: int | None) -> int:
     """The mask's id; its embedding, where nothing was learnt for it, starts as the mean of all others.
-
-    spare: a token of the vocabulary to become the mask.
-    """
+    spare: a token of the vocabulary to become the mask."""
     rows = net.config.vocab_size
     known = None if tokenizer is None else tokenizer.mask_token_id
     if known is not None and known < rows:

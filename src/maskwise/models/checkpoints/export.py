@@ -23,7 +23,13 @@ from maskwise.models.checkpoints.adapters import trained_rows
 from maskwise.models.checkpoints.cards import merged_card
 from maskwise.models.checkpoints.configuration import read_settings
 from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import is_borrowing, locate_checkpoint, stored_shapes, tokenizer_file
+from maskwise.models.checkpoints.locations import (
+    NOTHING_TO_MERGE,
+    is_borrowing,
+    locate_checkpoint,
+    stored_shapes,
+    tokenizer_file,
+)
 from maskwise.models.checkpoints.networks import weight_files
 from maskwise.models.checkpoints.opening import open
 from maskwise.models.checkpoints.placement import stored_dtype
@@ -60,11 +66,9 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     >>> mw.open(mw.export("tiny-llada+ma", "merged")).kind
     'llada'
     """
-    folder, adapters = locate_checkpoint(str(source))
-    if adapter is not None:
-        adapters = (*adapters, Path(adapter))
+    folder, adapters = locate_checkpoint(str(source), adapter)
     if not adapters:
-        raise UserError(f"{source} without an adapter is what it was: name one with --adapter")
+        raise UserError(NOTHING_TO_MERGE.format(source))
     if gguf_in(folder) is not None:
         raise UserError(f"{source} is a GGUF file, which export does not write: convert it first and adapt that")
     if read_settings(folder).get("quantization_config") is not None:
@@ -84,9 +88,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
 
 def _refuse_outside_links(folder: Path) -> None:
     """An exported folder is uploaded: a link in a stranger's checkpoint must not bring a private file into it.
-
-    The hub's cache stores the files of a snapshot as links to the blobs of the same repository; these are its own.
-    """
+    The hub's cache stores the files of a snapshot as links to the blobs of the same repository; these are its own."""
     home = folder.resolve()
     own = [home, home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [home]
     for file in beside_the_weights(folder):

@@ -14,14 +14,8 @@ from maskwise.models.tensor_parallel import whole_weight
 
 LANES = 1 << 20  # 8-byte words that are summed together, which bounds the memory
 # Where and by what a configuration was written, and how it is run.
-NOT_THE_MODEL = (
-    "_name_or_path",
-    "transformers_version",
-    "dtype",
-    "torch_dtype",
-    "_attn_implementation_autoset",
-    "distributed_config",
-)
+NOT_THE_MODEL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
+NOT_THE_MODEL |= {"_attn_implementation_autoset", "distributed_config"}
 
 
 def fingerprint(model: Model) -> str:

@@ -83,9 +83,6 @@ def unreadable(path: Path, reason: str) -> UserError:
     return UserError(f"{path} cannot be read as a GGUF file ({reason}): install or download it again")
 
 
-# Numbers of a run of blocks
-
-
 def _q8_0(data: np.ndarray) -> np.ndarray:
     """Per block a half-precision scale, then 32 signed bytes."""
     blocks = data.reshape(-1, 34)
@@ -102,9 +99,6 @@ def _q4_1(data: np.ndarray) -> np.ndarray:
 
 
 NUMBERS = {"F32": lambda data: data.view("<f4").astype(np.float32), "Q8_0": _q8_0, "Q4_1": _q4_1}
-
-
-# The header
 
 
 class _Cursor:

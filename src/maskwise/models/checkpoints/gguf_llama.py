@@ -16,17 +16,9 @@ OUTSIDE = {
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",  # left out where it is tied to the embeddings
 }
-IN_A_LAYER = {
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+IN_A_LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+IN_A_LAYER |= {f"self_attn.{one}_proj": f"attn_{one}" for one in "qkv"} | {"self_attn.o_proj": "attn_output"}
+IN_A_LAYER |= {f"mlp.{one}_proj": f"ffn_{one}" for one in ("gate", "up", "down")}
 SIZES = ("block_count", "embedding_length", "feed_forward_length")
 CONTROL = 3  # the type of a token that no text contains
 # How a text is cut before byte-pair encoding, by the file's name for it.

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,7 @@ from os.path import exists, isdir  # unlike Path's they take any text, even one 
 from pathlib import Path
 from typing import Any
 
-from maskwise.models.families import FAMILIES
+from maskwise.models.families import PUBLISHED
 from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.files import read_json, refuse_irregular
 from maskwise.support.nearest import nearest
@@ -21,6 +22,7 @@ from maskwise.support.terminal import one_line
 DEVICE_NAMES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "hip", "maia", "meta", "privateuseone")
 DTYPE_NAMES = ("float32", "bfloat16", "float16")
 NOT_FOR_EXPERTS = "--weights {} is not written for models with experts: leave it out"
+NOTHING_TO_MERGE = "{} has no adapter, so there is nothing to merge: give one with --adapter"
 ZOO = Path(__file__).parents[1] / "zoo"
 MOST_ADAPTERS = 8  # on one model, because adapters may name each other as their base
 
@@ -56,11 +58,9 @@ def planted_in(name: str) -> str | None:
     return planted if isinstance(planted, str) else None
 
 
-def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
-    """The folder of a checkpoint, and those of the adapters on it, in the order they are put on.
-
-    A name that is an adapter's leads on to the model it was trained on, which may be adapted itself.
-    """
+def locate_checkpoint(name: str, adapter: str | Path | None = None) -> tuple[Path, tuple[Path, ...]]:
+    """The folder of a checkpoint, and those of the adapters on it, in the order they are put on, `adapter` the last.
+    A name that is an adapter's leads on to the model it was trained on, which may be adapted itself."""
     adapters: list[Path] = []
     named_by = ""  # for the line about a download: who named it if it was not the user
     while True:
@@ -71,7 +71,7 @@ def locate_checkpoint(name: str) -> tuple[Path, tuple[Path, ...]]:
         folder = ZOO / name if embedded else Path(own) if own is not None else _folder_of(base, named_by)
         refuse_irregular(folder)
         if not _is_adapter(folder):
-            return folder, tuple(adapters)
+            return folder, (*adapters, *([] if adapter is None else [Path(adapter)]))
         adapters.insert(0, folder)
         name = base if own is not None else _base_of(folder)
         named_by = "" if own is not None else f", the base model that the adapter in {folder} names,"
@@ -91,6 +91,9 @@ def _folder_of(name: str, named_by: str) -> Path:
         raise UserError(f"{name} is a file: give the folder of a checkpoint")
     if is_hub_name(name):
         return _from_hub(name, named_by)
+    if named_by:
+        base = named_by.strip(" ,")
+        raise UserError(f"no model {name!r}, {base}: write its place into adapter_config.json, or MODEL+ADAPTER")
     raise _no_model(name)
 
 
@@ -106,8 +109,8 @@ def refuse_unknown_device(device: str) -> None:
 
 def refuse_published_experts(name: str, weights: str) -> None:
     """Refuses --weights of a published checkpoint with experts before it is fetched."""
-    known = {published.name for family in FAMILIES if family.experts for published in family.published}
-    if split_name(name)[0] in known:
+    family = PUBLISHED.get(split_name(name)[0])
+    if family is not None and family.experts:
         raise UserError(NOT_FOR_EXPERTS.format(weights))
 
 
@@ -124,7 +127,7 @@ def _no_model(name: str) -> UserError:
         return UserError(cannot_open(problem))
     except (OSError, ValueError):  # no such file, or a name that no file can have
         pass
-    meant = nearest(name, [*embedded_models(), *(known.name for family in FAMILIES for known in family.published)])
+    meant = nearest(name, [*embedded_models(), *PUBLISHED])
     hint = "" if meant is None else f"did you mean {meant}? Else "
     known = ", ".join(embedded_models()) or "none yet"
     return UserError(
@@ -146,13 +149,34 @@ def refuse_unknown_model(name: str) -> None:
         raise UserError(f"{base} has no config.json: give the folder of a checkpoint")
 
 
+def refuse_plain(name: str) -> None:
+    """Refuses a model without an adapter. Nothing is fetched: other names on the hub may be adapters."""
+    base, adapter = split_name(name)
+    named = adapter is not None or _is_adapter(Path(base)) or _is_adapter(ZOO / base)
+    if not named and (not is_hub_name(base) or base in PUBLISHED):
+        raise UserError(NOTHING_TO_MERGE.format(name))
+
+
+def original_class(name: str, config: Mapping[str, object]) -> str:
+    """The class in the checkpoint's own code (module.Class), as its config.json names it."""
+    auto_map = config.get("auto_map")
+    classes = auto_map if isinstance(auto_map, dict) else {}
+    found = classes.get("AutoModelForCausalLM") or classes.get("AutoModel")
+    if found is None:
+        raise UserError(
+            f"{name} has no original code to compare with (no auto_map in config.json): verify needs the checkpoint's "
+            "modeling_*.py; diagnose and the other commands work without it"
+        )
+    return str(found)
+
+
 def _describes_model(file: str) -> bool:
     return file in ("config.json", "adapter_config.json") or file.endswith(".gguf")
 
 
 def refuse_swapped(model: object, prompts: object) -> None:
     """A prompt in the place of the model, and a model's name in the place of the prompt."""
-    known = [*embedded_models(), *(one.name for family in FAMILIES for one in family.published)]
+    known = [*embedded_models(), *PUBLISHED]
     if not (isinstance(model, str) and isinstance(prompts, str)) or model in known or exists(model):
         return
     if prompts in known:

@@ -19,10 +19,14 @@ from maskwise.models.checkpoints.quantised_files import complete_quantisation, r
 from maskwise.models.families import Family
 from maskwise.models.tensor_parallel import keep_local
 from maskwise.support.errors import UserError
-from maskwise.support.files import is_plain_name
+from maskwise.support.files import damaged, is_plain_name
 from maskwise.support.imports import imported
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+WIDTHS = ["vocab_size", "embedding_size", "mlp_hidden_size", "intermediate_size", "expert_intermediate_size"]
+WIDTHS += ["moe_intermediate_size", "n_heads", "n_kv_heads", "num_attention_heads", "num_key_value_heads"]
+# What transformers reports of weights that do not fit, in words.
+MISFITS = {"missing_keys": "missing", "unexpected_keys": "unexpected", "mismatched_keys": "wrongly shaped"}
 
 
 def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrainedModel:
@@ -46,21 +50,7 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
     layers, width = size("n_layers", "num_hidden_layers"), size("d_model", "hidden_size")
     if 0 < size("embedding_size") < size("vocab_size"):  # ALBERT, ELECTRA: narrow embeddings, projected to the width
         width = min(width, size("embedding_size"))
-    widths = [
-        settings.get(name) or 0
-        for name in (
-            "vocab_size",
-            "embedding_size",
-            "mlp_hidden_size",
-            "intermediate_size",
-            "expert_intermediate_size",
-            "moe_intermediate_size",
-            "n_heads",
-            "n_kv_heads",
-            "num_attention_heads",
-            "num_key_value_heads",
-        )
-    ]
+    widths = [settings.get(name) or 0 for name in WIDTHS]
     widths.append(size("head_dim") * size("num_attention_heads"))
     widths.append(size("num_experts") * max(1, size("expert_intermediate_size", "moe_intermediate_size")))
     widths.append(int((settings.get("mlp_ratio") or 0) * width) if not size("mlp_hidden_size") else 0)
@@ -72,17 +62,10 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def load_network(
-    family: Family,
-    folder: Path,
-    config: PreTrainedConfig,
-    dtype: torch.dtype,
-    places: Mapping[str, Any],
-    shards: int = 1,
+    family: Family, folder: Path, config: Any, dtype: torch.dtype, places: Mapping[str, Any], shards: int = 1
 ) -> PreTrainedModel:
     """Loads a network without remote code, its modules onto the devices of `places`, or shared by `shards` processes.
-
-    Refuses missing, unexpected or misshapen weights.
-    """
+    Refuses missing, unexpected or misshapen weights."""
     assert family.net_class is not None
     gguf = gguf_in(weights_folder(folder))
     as_llama = gguf is not None and not family.native
@@ -117,11 +100,7 @@ def load_network(
             )
     finally:
         set_verbosity(loud)
-    for what, key in (
-        ("missing", "missing_keys"),
-        ("unexpected", "unexpected_keys"),
-        ("wrongly shaped", "mismatched_keys"),
-    ):
+    for key, what in MISFITS.items():
         names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -172,7 +151,7 @@ def check_weight_files(folder: Path, family: Family | None = None) -> None:
             with safe_open(folder / name, framework="pt"):
                 pass
         except (SafetensorError, OSError) as problem:
-            raise UserError(f"{folder / name} is corrupt or cut short ({problem}): download it again") from None
+            raise damaged(folder / name, problem, "download it again") from None
 
 
 def weight_files(folder: Path) -> list[str]:

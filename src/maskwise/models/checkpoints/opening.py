@@ -11,45 +11,12 @@ from transformers import PreTrainedModel
 
 from maskwise.models import register_families
 from maskwise.models.batch import Batch
+from maskwise.models.checkpoints import configuration, networks, placement
 from maskwise.models.checkpoints.adapter_base import check_bases
-from maskwise.models.checkpoints.configuration import (
-    as_described,
-    find_mask_id,
-    find_shift,
-    note_odd_mask,
-    read_config,
-    read_family,
-    read_settings,
-    refuse_own_attention,
-)
 from maskwise.models.checkpoints.gguf_llama import gguf_in
 from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts, weights_folder
-from maskwise.models.checkpoints.networks import (
-    check_weight_files,
-    load_network,
-    network_without_weights,
-    refuse_oversized,
-)
-from maskwise.models.checkpoints.placement import (
-    main_device,
-    memory_limits,
-    pick_device,
-    pick_dtype,
-    plan_device_map,
-    quantisable_dtype,
-    refuse_other_device_map,
-    refuse_with_spread,
-)
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
-from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class
-from maskwise.models.families.masked_lm import (
-    MaskedLMBody,
-    SpecialTokens,
-    context_length,
-    frame_of,
-    is_masked_lm,
-    take_frame,
-)
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class, masked_lm
 from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.forward import RAGGED, largest_difference, padded_body
 from maskwise.models.model import Model
@@ -112,39 +79,38 @@ def open(
     >>> model.predict([ids + [model.mask_id]], [[len(ids)]])[0].shape  # float32 logits, of the row asked for alone
     torch.Size([1, 2048])
     """
-    refuse_other_device_map(device_map, max_memory)
-    place = pick_device(device if device_map is None else main_device(device))
+    placement.refuse_other_device_map(device_map, max_memory)
+    place = placement.pick_device(device if device_map is None else placement.main_device(device))
     if weights is not None:
         refuse_published_experts(str(name), weights)
-    folder, adapters = locate_checkpoint(str(name))
-    if adapter is not None:
-        name, adapters = f"{name}+{adapter}", (*adapters, Path(adapter))
-    family = read_family(folder, families)
-    check_weight_files(folder, family)
+    folder, adapters = locate_checkpoint(str(name), adapter)
+    name = name if adapter is None else f"{name}+{adapter}"
+    family = configuration.read_family(folder, families)
+    networks.check_weight_files(folder, family)
     if adapters and not any_base:
         check_bases(str(name), folder, adapters)
-    settings = read_settings(folder)
+    settings = configuration.read_settings(folder)
     refuse_uninstalled_quantiser(folder, settings)
-    stored = pick_dtype(dtype, place, settings)
+    stored = placement.pick_dtype(dtype, place, settings)
     shared = tensor_parallel > 1
     if device_map is not None or shared:
         gguf = gguf_in(weights_folder(folder)) is not None
-        refuse_with_spread(settings, weights, gguf, len(adapters), device_map is not None, shared)
+        placement.refuse_with_spread(settings, weights, gguf, len(adapters), device_map is not None, shared)
     if weights is not None:
-        stored = quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
-    with as_described(folder):
-        config = read_config(folder, family)  # refuses a type that only remote code defines
-        refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
+        stored = placement.quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
+    with configuration.as_described(folder):
+        config = configuration.read_config(folder, family)  # refuses a type that only remote code defines
+        networks.refuse_oversized(folder, config.to_dict() | settings)  # what the file leaves out has its class's size
         places: dict[str, Any] = {"": place if weights is None else torch.device("cpu")}
         if device_map is not None:
-            bare = network_without_weights(config, family)
-            places = plan_device_map(bare, stored, place, memory_limits(max_memory, place))
+            bare = networks.network_without_weights(config, family)
+            places = placement.plan_device_map(bare, stored, place, placement.memory_limits(max_memory, place))
         if shared:
             refuse_indivisible(imported(str(family.net_class)), config, tensor_parallel)
             join_replica(tensor_parallel)
-        net = load_network(family, folder, config, stored, places, tensor_parallel)
+        net = networks.load_network(family, folder, config, stored, places, tensor_parallel)
         model = as_model(net, load_tokenizer(folder, family), str(name), families=families)
-        note_odd_mask(net, model.tokenizer, model.mask_id)
+        configuration.note_odd_mask(net, model.tokenizer, model.mask_id)
         if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
             model.eval().predict([[0, 0]], [[1]])
     if adapters:
@@ -169,33 +135,17 @@ def _quantise(model: Model, weights: str, device: torch.device) -> None:
     model.weights = weights
 
 
-def opened_model(
-    model: str | Path | Model,
-    dtype: str | torch.dtype = "auto",
-    device: str | torch.device | None = None,
-    adapter: str | Path | None = None,
-    check_weights: bool = True,
-    weights: str | None = None,
-    any_base: bool = False,
-    device_map: str | None = None,
-    max_memory: Mapping[int | str, int | str] | None = None,
-    tensor_parallel: int = 1,
-) -> Model:
-    """Opens a model given by name; an opened model is returned as it is and takes no options."""
+# Options of `open`, with their defaults, that an opened model does not take.
+AT_OPENING: Mapping[str, Any] = {"dtype": "auto", "adapter": None, "weights": None, "device_map": None}
+AT_OPENING = {**AT_OPENING, "max_memory": None, "tensor_parallel": 1}
+
+
+def opened_model(model: str | Path | Model, **options: Any) -> Model:
+    """Opens a model given by name, with the options of `open`; an opened model is returned as it is and takes none."""
     if not isinstance(model, Model):
-        return open(
-            model,
-            dtype,
-            device,
-            adapter,
-            check_weights=check_weights,
-            weights=weights,
-            any_base=any_base,
-            device_map=device_map,
-            max_memory=max_memory,
-            tensor_parallel=tensor_parallel,
-        )
-    chosen = (dtype, adapter, weights, device_map, max_memory, tensor_parallel) != ("auto", None, None, None, None, 1)
+        return open(model, **options)
+    chosen = any(options.get(name, default) != default for name, default in AT_OPENING.items())
+    device = options.get("device")
     if chosen or (device is not None and torch.device(device) != model.device):
         raise UserError(
             "the model is open already: give dtype, device, adapter, weights and device_map to mw.open, or a name here"
@@ -212,76 +162,53 @@ def as_model(
     families: tuple[Family, ...] = BUILT_IN,
 ) -> Model:
     """A network in memory as a Model. What is no class of a family must be a causal language model of transformers.
-
-    mask_id and shift: None is what the configuration, the tokenizer or the family says.
-    """
-    family = family_of_network(net, families)
+    mask_id and shift: None is what the configuration, the tokenizer or the family says."""
+    family, config = family_of_network(net, families), net.config.get_text_config()
+    if family.noised or mask_id is None:
+        mask_id = configuration.find_mask_id(net, tokenizer, family)
+    if family.framed or family.noised:
+        shift = family.shift
+    elif shift is None:
+        shift = configuration.find_shift(net.config, family)
+    body, head, frame = imported(family.body), None, None
     if family.framed:
-        return _masked_lm(net, tokenizer, name, mask_id)
+        body, frame = body.of(net.config, tokenizer), masked_lm.frame_of(tokenizer)
     if family.noised:
-        return _random_canvas(net, tokenizer, name, family)
-    if not family.native:
-        refuse_own_attention(net)
+        from maskwise.models.families.diffusion_gemma import CanvasBody, CanvasHead
+
+        assert mask_id is not None
+        body, head = CanvasBody(mask_id), CanvasHead(net)
+    if family.noised or (family.framed and net._supports_sdpa):
+        net.set_attn_implementation("sdpa")
+    elif not family.native and not family.framed:
+        configuration.refuse_own_attention(net)
         net.set_attn_implementation(RAGGED)
-    positions = net.config.max_position_embeddings
+    positions = masked_lm.context_length(net, tokenizer) if family.framed else config.max_position_embeddings
     model = Model(
         net,
-        imported(family.body),
+        body,
         family=family,
         window=positions,
-        shift=find_shift(net.config, family) if shift is None else shift,
+        shift=shift,
         causal=family.causal,
-        mask_id=find_mask_id(net, tokenizer, family) if mask_id is None else mask_id,
+        mask_id=mask_id,
         tokenizer=tokenizer,
+        head=head,
         name=name,
         trained_window=family.trained_context_length(positions),
         block=getattr(net.config, "attention_block", None),
     )
+    if family.framed or family.noised:
+        model.eval()
     if not family.native:
-        refuse_if_different(model, f"{type(net).__name__} does not fit the model interface")
+        refuse_if_different(model, f"{type(net).__name__} does not fit the model interface", frame)
     return model
 
 
 def family_of_network(net: PreTrainedModel, families: tuple[Family, ...] = BUILT_IN) -> Family:
     """The family of a network's class; of transformers' own classes the masked or the causal language models."""
     found = family_of_class(type(net), families)
-    return found or (MASKED_LM if is_masked_lm(type(net).__name__) else AUTOREGRESSIVE)
-
-
-def _masked_lm(net: PreTrainedModel, tokenizer: Any, name: str, mask_id: int | None) -> Model:
-    if net._supports_sdpa:
-        net.set_attn_implementation("sdpa")
-    model = Model(
-        net,
-        MaskedLMBody.of(net.config, tokenizer),
-        family=MASKED_LM,
-        window=context_length(net, tokenizer),
-        shift=False,
-        mask_id=find_mask_id(net, tokenizer, MASKED_LM) if mask_id is None else mask_id,
-        tokenizer=tokenizer,
-        name=name,
-    ).eval()
-    refuse_if_different(model, f"{type(net).__name__} does not fit the model interface", frame_of(tokenizer))
-    return model
-
-
-def _random_canvas(net: PreTrainedModel, tokenizer: Any, name: str, family: Family) -> Model:
-    from maskwise.models.families.diffusion_gemma import CanvasBody, CanvasHead
-
-    net.set_attn_implementation("sdpa")
-    mask_id = find_mask_id(net, tokenizer, family)
-    assert mask_id is not None
-    return Model(
-        net,
-        CanvasBody(mask_id),
-        family=family,
-        window=net.config.get_text_config().max_position_embeddings,
-        shift=False,
-        mask_id=mask_id,
-        tokenizer=tokenizer,
-        head=CanvasHead(net),
-        name=name,
-    ).eval()
+    return found or (MASKED_LM if masked_lm.is_masked_lm(type(net).__name__) else AUTOREGRESSIVE)
 
 
 @checked_arguments
@@ -317,6 +244,8 @@ def wrap(
     """
     if not hasattr(hf_model, "config"):
         raise UserError("mw.wrap takes a loaded model of transformers: open a name or a folder with mw.open")
+    if isinstance(tokenizer, str | Path):
+        raise UserError(f"tokenizer is {str(tokenizer)!r}: give the loaded tokenizer, not its name")
     bare = without_adapter(hf_model)
     if family_of_network(bare, families).noised:
         return as_model(bare, tokenizer, type(bare).__name__, families=families)
@@ -326,12 +255,16 @@ def wrap(
         mask_id = tokenizer.mask_token_id
     if mask_id is None and not causal:
         raise UserError("the model has no mask token: pass mask_id")
-    masked_lm = head is None and not causal and family_of_network(bare, families).framed
-    if masked_lm and tokenizer is not None and not frame_of(tokenizer):
+    known = bare.get_input_embeddings().weight.shape[0]  # type: ignore
+    if mask_id is not None and not 0 <= mask_id < known:
+        raise UserError(f"mask_id {mask_id} is outside 0..{known - 1}: give the model's mask token")
+    framed = head is None and not causal and family_of_network(bare, families).framed
+    if framed and tokenizer is not None and not masked_lm.frame_of(tokenizer):
         tokenizer = deepcopy(tokenizer)  # the caller's keeps writing its special tokens
-        take_frame(tokenizer)
-    if masked_lm or family_of_class(type(bare), families) is not None:
+        masked_lm.take_frame(tokenizer)
+    if framed or family_of_class(type(bare), families) is not None:
         native = as_model(bare, tokenizer, type(bare).__name__, mask_id, shift, families)
+        configuration.note_odd_mask(bare, tokenizer, mask_id)
         native.net = hf_model
         return native.eval()
     positions = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
@@ -351,15 +284,20 @@ def wrap(
     return model
 
 
+def rounding_tolerance(dtype: torch.dtype) -> float:
+    """How far two orders of the same sums may move a logit, relative to the largest."""
+    return 1e-3 if dtype == torch.float32 else 3e-2
+
+
 @torch.no_grad()
-def refuse_if_different(model: Model, problem: str, frame: SpecialTokens | None = None) -> None:
+def refuse_if_different(model: Model, problem: str, frame: masked_lm.SpecialTokens | None = None) -> None:
     """Compares the logits of the model interface with those of the class's own forward on a few tokens."""
     ids = [token % model.vocab for token in range(1, 8)]
     batch = Batch.pack([ids], model.device)
     mask_id, model.mask_id = model.mask_id, None  # the class's own logits keep the mask token
     ours = model.head(model.hidden(batch))
     model.mask_id = mask_id
-    tolerance = 1e-3 if model.dtype == torch.float32 else 3e-2
+    tolerance = rounding_tolerance(model.dtype)
     start, end = ((), ()) if frame is None else (frame.start, frame.end)
     difference = largest_difference(model.core, ours, ids, start, end)
     if not difference < tolerance:

@@ -32,7 +32,7 @@ def pick_device(device: str | torch.device | None) -> torch.device:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError) as problem:  # torch asserts that it was built with CUDA
-        raise UserError(f"no device {str(device)!r} here ({str(problem).splitlines()[0]}): try cpu") from None
+        raise UserError(f"no device {str(device)!r} here ({str(problem).splitlines()[0][:100]}): try cpu") from None
     return place
 
 
@@ -80,7 +80,7 @@ def quantisable_dtype(
 
 def refuse_other_device_map(device_map: str | None, max_memory: Mapping[int | str, int | str] | None) -> None:
     if device_map not in (None, "auto"):
-        raise UserError(f"unknown device map {device_map!r}: use auto")
+        raise UserError(f"unknown device map {device_map!r}: use auto, or --device cuda for one GPU")
     if device_map is None and max_memory is not None:
         raise UserError("--max-memory is for --device-map auto: give both")
 
@@ -116,9 +116,7 @@ def plan_device_map(
     net: PreTrainedModel, dtype: torch.dtype, main: torch.device, limits: Limits
 ) -> dict[str, int | str | torch.device]:
     """{module: device} of a network without weights: layers fill the GPUs one by one, then main memory, then the disk.
-
-    One entry if the whole model fits the main device.
-    """
+    One entry if the whole model fits the main device."""
     from accelerate import infer_auto_device_map
     from accelerate.utils import compute_module_sizes, get_balanced_memory
 
@@ -161,9 +159,7 @@ def refuse_with_spread(
     settings: dict[str, Any], weights: str | None, gguf: bool, adapters: int, mapped: bool, shared: bool
 ) -> None:
     """Refuses checkpoints and options that need all weights on one device.
-
-    mapped: with a device map; shared: by the processes of --tensor-parallel.
-    """
+    mapped: with a device map; shared: by the processes of --tensor-parallel."""
     option = "--device-map" if mapped else "--tensor-parallel"
     if mapped and shared:
         raise UserError("--device-map and --tensor-parallel exclude each other: leave one out")

@@ -11,14 +11,8 @@ from maskwise.models.peft_access import refuse_endless_patterns
 from maskwise.support.errors import UserError
 
 # quant_method of a quantised checkpoint: the packages that must be installed for transformers to load it.
-QUANTISERS = {
-    "bitsandbytes": ("bitsandbytes",),
-    "bitsandbytes_4bit": ("bitsandbytes",),
-    "bitsandbytes_8bit": ("bitsandbytes",),
-    "gptq": ("gptqmodel", "optimum"),
-    "awq": ("gptqmodel",),
-    "torchao": ("torchao",),
-}
+QUANTISERS = {name: ["bitsandbytes"] for name in ("bitsandbytes", "bitsandbytes_4bit", "bitsandbytes_8bit")}
+QUANTISERS |= {"gptq": ["gptqmodel", "optimum"], "awq": ["gptqmodel"], "torchao": ["torchao"]}
 GPTQ_FORMATS = ("gptq", "gptq_v2", "marlin", "bitblas")
 
 

@@ -17,9 +17,7 @@ from maskwise.support.files import only_user_of, refuse_occupied, writing
 @contextmanager
 def written_aside(out: Path) -> Iterator[Path]:
     """A folder next to `out`, renamed to it when it is whole: a killed command leaves nothing that opens.
-
-    One process at a time writes it. What a killed one left in it is removed.
-    """
+    One process at a time writes it. What a killed one left in it is removed."""
     if not out.name:
         raise UserError(f"--out {out} has no name of its own: name a new folder")
     aside = out.with_name(f"{out.name}.partial")

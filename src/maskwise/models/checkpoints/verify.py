@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoTokenizer
-from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from maskwise.models.attention.ragged import block_reach
 from maskwise.models.checkpoints.configuration import read_family, read_settings
-from maskwise.models.checkpoints.locations import locate_checkpoint, read_object
-from maskwise.models.checkpoints.opening import open
+from maskwise.models.checkpoints.locations import locate_checkpoint, original_class, read_object
+from maskwise.models.checkpoints.opening import open, rounding_tolerance
+from maskwise.models.checkpoints.original_code import class_from_code, original_net
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import render_chat
 from maskwise.support.errors import UserError
@@ -40,13 +40,11 @@ def verify(
     `running` is called right before code is run, with the checkpoint's folder and the hub repositories that some of the
     code would be fetched from.
     Returns the number of texts whose token ids differ, whether the chat prompts agree, the largest difference of the
-    logits and the number of positions where the greedy tokens differ.
+    logits, the number of positions where the greedy tokens differ, and whether all agree up to rounding.
     """
     folder = locate_checkpoint(name)[0]
-    auto_map = read_settings(folder).get("auto_map") or {}
-    entry = auto_map.get("AutoModelForCausalLM") or auto_map.get("AutoModel")
-    if entry is None:
-        raise UserError(f"{folder} carries no code of its own (no auto_map in config.json): there is nothing to verify")
+    settings = read_settings(folder)
+    entry = original_class(name, settings)
     family = read_family(folder)
     if family.causal:
         raise UserError(f"{name} is autoregressive and runs as transformers' own class: there is nothing to verify")
@@ -66,7 +64,9 @@ def verify(
     # The checkpoint's own code may raise anything: the user gets one line.
     try:
         their_tokens, their_chat = _text_side(_original_tokenizer(folder))
-        net = _original_net(folder, entry, auto_map["AutoConfig"], precision, place, block)
+        # Published files may ask for an attention package the user need not have. SDPA takes a mask of True and False.
+        attention = "eager" if block is None else "sdpa"
+        net = original_net(folder, entry, settings["auto_map"]["AutoConfig"], precision, place, attention)
         their_logits = [_their_logits(net, prompt, block) for prompt in prompts]
     except Exception as problem:
         reason = (str(problem) or type(problem).__name__).splitlines()[0]
@@ -78,16 +78,21 @@ def verify(
         (_without(a, mask_id).argmax(-1) != _without(b, mask_id).argmax(-1)).sum()
         for a, b in zip(our_logits, their_logits, strict=True)
     ]
+    other_ids = sum(a != b for a, b in zip(our_tokens or [], their_tokens or [], strict=True))
+    same_chat = None if our_chat is None else our_chat == their_chat
+    difference = max(float(d.abs().max()) for d in differences)
+    largest = max(float(_without(b, mask_id).abs().max()) for b in their_logits)
     return {
         "model": name,
         "dtype": dtype,
         "texts": 0 if our_tokens is None else len(TEXTS),
-        "texts_with_other_ids": sum(a != b for a, b in zip(our_tokens or [], their_tokens or [], strict=True)),
-        "chat_prompts_agree": None if our_chat is None else our_chat == their_chat,
+        "texts_with_other_ids": other_ids,
+        "chat_prompts_agree": same_chat,
         "positions": sum(len(logits) for logits in our_logits),
-        "largest_logit_difference": max(float(d.abs().max()) for d in differences),
-        "largest_logit": max(float(_without(b, mask_id).abs().max()) for b in their_logits),
+        "largest_logit_difference": difference,
+        "largest_logit": largest,
         "greedy_tokens_that_differ": int(sum(int(count) for count in greedy)),
+        "agrees": not other_ids and same_chat is not False and difference <= rounding_tolerance(precision) * largest,
     }
 
 
@@ -137,26 +142,7 @@ def _original_tokenizer(folder: Path) -> Any:
     if entry is None:
         return AutoTokenizer.from_pretrained(folder)
     code = entry if isinstance(entry, str) else next(part for part in entry if part)
-    return _remote_class(code, folder).from_pretrained(folder)
-
-
-def _original_net(
-    folder: Path, entry: str, config_entry: str, dtype: torch.dtype, device: torch.device, block: int | None
-) -> Any:
-    config = _remote_class(config_entry, folder).from_pretrained(folder)
-    # Published files may ask for an attention package the user need not have. SDPA takes a mask of True and False.
-    config._attn_implementation = "eager" if block is None else "sdpa"
-    return (
-        _remote_class(entry, folder)
-        .from_pretrained(folder, config=config, dtype=dtype, use_safetensors=True)
-        .to(device)
-        .eval()
-    )
-
-
-def _remote_class(entry: str, folder: Path) -> Any:
-    """A class out of the checkpoint's own code; the Auto classes would hand back ours, which is registered for it."""
-    return get_class_from_dynamic_module(entry, str(folder))
+    return class_from_code(code, folder).from_pretrained(folder)
 
 
 @torch.no_grad()

@@ -9,30 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from maskwise.models.families.shapes import (
-    ATTENTION_MAPS,
-    BERT_BASE,
-    BERT_MAPS,
-    DECODER_MAPS,
-    DIFFUSION_GEMMA_26B,
-    FAST_1_5B,
-    LLADA2_FLASH,
-    LLADA2_MAPS,
-    LLADA22,
-    LLADA_MAPS,
-    LLAMA3_8B,
-    LLAMA_MAPS,
-    MODERNBERT_BASE,
-    MODERNBERT_MAPS,
-    NEMOTRON_3B,
-    NEMOTRON_MAPS,
-    QWEN25_7B,
-    ROBERTA_BASE,
-    ROBERTA_MAPS,
-    SDAR_1_7B,
-    SDAR_4B,
-    SMOLLM2,
-)
+from maskwise.models.families import shapes
 
 NATIVE_BODY = "maskwise.models.forward:native_body"
 NOISE_DRAWS = 4  # of the random tokens on a canvas without masks, over which predictions are averaged
@@ -113,175 +90,149 @@ class Family:
         return self.trained_length[1]
 
 
-LLADA = Family(
+def _ours(classes: str, **described: Any) -> Family:
+    """A family of our own classes. classes: their module in this folder, the network's and the configuration's name."""
+    module, net_class, config_class = classes.split()
+    known: Any = {"architecture": net_class, "layers_compile": True, "net_class": f"{__name__}.{module}:{net_class}"}
+    return Family(**(known | {"config_class": f"{__name__}.{module}:{config_class}"} | described))
+
+
+LLADA = _ours(
+    "llada LLaDAModelLM LLaDAConfig",
     name="llada",
     title="masked diffusion (LLaDA)",
     reference="Nie et al., Large Language Diffusion Models, arXiv 2502.09992",
-    architecture="LLaDAModelLM",
     checked="all 291 weight names of LLaDA-8B; logits of the original code at a small shape: equal",
-    net_class="maskwise.models.families.llada:LLaDAModelLM",
-    config_class="maskwise.models.families.llada:LLaDAConfig",
     mask_id=126336,
     length_field="max_sequence_length",
-    lora_targets=LLADA_MAPS,
-    layers_compile=True,
+    lora_targets=shapes.LLADA_MAPS,
     published=(
         Published("GSAI-ML/LLaDA-8B-Base", 8015581184, 4096, {"mlp_hidden_size": 12288}),
         Published("GSAI-ML/LLaDA-8B-Instruct", 8015581184, 4096, {"mlp_hidden_size": 12288}),
         Published("GSAI-ML/LLaDA-1.5", 8015581184, 4096, {"mlp_hidden_size": 12288}),
     ),
 )
-ILLADA = Family(
+ILLADA = _ours(
+    "illada ILLaDAForCausalLM ILLaDAConfig",
     name="illada",
     title="masked diffusion (iLLaDA)",
     reference="Nie et al., Improved Large Language Diffusion Models, arXiv 2606.25331",
-    architecture="ILLaDAForCausalLM",
     checked="logits and weight names of the original code at a small shape: equal; no weight index at hand",
-    net_class="maskwise.models.families.illada:ILLaDAForCausalLM",
-    config_class="maskwise.models.families.illada:ILLaDAConfig",
     mask_id=5,
-    lora_targets=LLAMA_MAPS,
-    layers_compile=True,
+    lora_targets=shapes.LLAMA_MAPS,
     published=(
         Published("GSAI-ML/iLLaDA-8B-Base", 7615025152, 8192),
         Published("GSAI-ML/iLLaDA-8B-Instruct", 7615025152, 8192),
     ),
 )
-DREAM = Family(
+DREAM = _ours(
+    "dream DreamModel DreamConfig",
     name="dream",
     title="masked diffusion (Dream)",
     reference="Ye et al., Dream 7B: Diffusion Large Language Models, arXiv 2508.15487",
-    architecture="DreamModel",
     checked="all 339 weight names of Dream-7B; logits of the original code at a small shape: equal",
-    net_class="maskwise.models.families.dream:DreamModel",
-    config_class="maskwise.models.families.dream:DreamConfig",
     shift=True,
     mask_id=151666,
     trained_length=(131072, 2048),
-    lora_targets=LLAMA_MAPS,
-    layers_compile=True,
-    published=(
-        Published("Dream-org/Dream-v0-Base-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
-        Published("Dream-org/Dream-v0-Instruct-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
-        Published("Dream-org/Dream-Coder-v0-Base-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
-        Published("Dream-org/Dream-Coder-v0-Instruct-7B", 7615616512, 131072, {"num_key_value_heads": 4}),
-        Published("apple/DiffuCoder-7B-Base", 7615616512, 131072, {"num_key_value_heads": 4}),
-        Published("apple/DiffuCoder-7B-Instruct", 7615616512, 131072, {"num_key_value_heads": 4}),
-        Published("apple/DiffuCoder-7B-cpGRPO", 7615616512, 131072, {"num_key_value_heads": 4}),
-    ),
+    lora_targets=shapes.LLAMA_MAPS,
+    published=tuple(Published(name, 7615616512, 131072, {"num_key_value_heads": 4}) for name in shapes.DREAMS_OF_7B),
 )
-LLADA_MOE = Family(
+LLADA_MOE = _ours(
+    "llada_moe LLaDAMoEModelLM LLaDAMoEConfig",
     name="llada-moe",
     title="masked diffusion (LLaDA-MoE)",
     reference="Zhu et al., LLaDA-MoE: A Sparse MoE Diffusion Language Model, arXiv 2509.24389",
-    architecture="LLaDAMoEModelLM",
     checked="weight names of the original code; its logits at a small shape: within 7.8e-5; no weight index at hand",
-    net_class="maskwise.models.families.llada_moe:LLaDAMoEModelLM",
-    config_class="maskwise.models.families.llada_moe:LLaDAMoEConfig",
     experts=True,
     mask_id=156895,
-    lora_targets=ATTENTION_MAPS,  # experts are left out: hundreds of maps per layer, each seen by few tokens
-    layers_compile=True,
+    lora_targets=shapes.ATTENTION_MAPS,  # experts are left out: hundreds of maps per layer, each seen by few tokens
     published=(
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Base", 7356880896, 8192),
         Published("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7356880896, 8192),
     ),
 )
-LLADA2 = Family(
+LLADA2 = _ours(
+    "llada2 LLaDA2MoeModelLM LLaDA2Config",
     name="llada2",
     title="block diffusion (LLaDA2)",
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
-    architecture="LLaDA2MoeModelLM",
     default_block=32,
     checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; 2.2: descriptions of it",
-    net_class="maskwise.models.families.llada2:LLaDA2MoeModelLM",
-    config_class="maskwise.models.families.llada2:LLaDA2Config",
     experts=True,
     mask_id=156895,
-    lora_targets=LLADA2_MAPS,
-    layers_compile=True,
+    lora_targets=shapes.LLADA2_MAPS,
     published=(
         Published("inclusionAI/LLaDA2.0-mini", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.0-mini-CAP", 16255638528, 32768),
         Published("inclusionAI/LLaDA2.1-mini", 16255638528, 32768),
-        Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, LLADA2_FLASH),
-        Published("inclusionAI/LLaDA2.0-flash-CAP", 102889697280, 32768, LLADA2_FLASH),
-        Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, shapes.LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.0-flash-CAP", 102889697280, 32768, shapes.LLADA2_FLASH),
+        Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, shapes.LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.2-mini", 16255638528, 131072, {"max_position_embeddings": 131072}),
-        Published("inclusionAI/LLaDA2.2-flash", 102889697280, 131072, LLADA2_FLASH | LLADA22),
+        Published("inclusionAI/LLaDA2.2-flash", 102889697280, 131072, shapes.LLADA2_FLASH | shapes.LLADA22),
     ),
 )
-SDAR = Family(
+SDAR = _ours(
+    "sdar SDARForCausalLM SDARConfig",
     name="sdar",
     title="block diffusion (SDAR)",
     reference="Cheng et al., SDAR: A Synergistic Diffusion-AutoRegression Paradigm, arXiv 2510.06303",
-    architecture="SDARForCausalLM",
     default_block=4,
     checked="all 399 weight names of SDAR-4B and -8B; logits of the original code at a small shape: within 8.6e-6",
-    net_class="maskwise.models.families.sdar:SDARForCausalLM",
-    config_class="maskwise.models.families.sdar:SDARConfig",
     mask_id=151669,
-    lora_targets=LLAMA_MAPS,
-    layers_compile=True,
+    lora_targets=shapes.LLAMA_MAPS,
     published=(
-        Published("JetLM/SDAR-1.7B-Chat", 1720574976, 32768, SDAR_1_7B),
-        Published("JetLM/SDAR-4B-Chat", 4411424256, 32768, SDAR_4B),
+        Published("JetLM/SDAR-1.7B-Chat", 1720574976, 32768, shapes.SDAR_1_7B),
+        Published("JetLM/SDAR-4B-Chat", 4411424256, 32768, shapes.SDAR_4B),
         Published("JetLM/SDAR-8B-Chat", 8190735360, 32768),
-        Published("JetLM/SDAR-1.7B-Chat-b8", 1720574976, 32768, SDAR_1_7B | {"block_size": 8}),
-        Published("JetLM/SDAR-1.7B-Chat-b64", 1720574976, 32768, SDAR_1_7B | {"block_size": 64}),
-        Published("JetLM/SDAR-4B-Chat-b64", 4411424256, 32768, SDAR_4B | {"block_size": 64}),
+        Published("JetLM/SDAR-1.7B-Chat-b8", 1720574976, 32768, shapes.SDAR_1_7B | {"block_size": 8}),
+        Published("JetLM/SDAR-1.7B-Chat-b64", 1720574976, 32768, shapes.SDAR_1_7B | {"block_size": 64}),
+        Published("JetLM/SDAR-4B-Chat-b64", 4411424256, 32768, shapes.SDAR_4B | {"block_size": 64}),
         Published("JetLM/SDAR-8B-Chat-b64", 8190735360, 32768, {"block_size": 64}),
     ),
 )
-SDAR_MOE = Family(
+SDAR_MOE = _ours(
+    "sdar SDARMoeForCausalLM SDARMoeConfig",
     name="sdar-moe",
     title="block diffusion (SDAR with experts)",
     reference=SDAR.reference,
-    architecture="SDARMoeForCausalLM",
     default_block=4,
     checked="logits and weight names of transformers' Qwen3-MoE over blocks: equal; neither code nor index at hand",
-    net_class="maskwise.models.families.sdar:SDARMoeForCausalLM",
-    config_class="maskwise.models.families.sdar:SDARMoeConfig",
     experts=True,
     mask_id=151669,
-    lora_targets=ATTENTION_MAPS,
-    layers_compile=True,
+    lora_targets=shapes.ATTENTION_MAPS,
     published=tuple(Published(f"JetLM/SDAR-30B-A3B-{one}", 30532122624, 32768) for one in ("Chat", "Sci", "Sci-Base")),
 )
-FAST_DLLM = Family(
+FAST_DLLM = _ours(
+    "fast_dllm Fast_dLLM_QwenForCausalLM FastDLLMConfig",
     name="fast-dllm",
     title="block diffusion (Fast-dLLM v2)",
     reference="Wu et al., Fast-dLLM v2: Efficient Block-Diffusion LLM, arXiv 2509.26328",
-    architecture="Fast_dLLM_QwenForCausalLM",
     default_block=32,
     block_field="bd_size",
     checked="all 339 weight names of the 7B; logits of the original code at a small shape: equal",
-    net_class="maskwise.models.families.fast_dllm:Fast_dLLM_QwenForCausalLM",
-    config_class="maskwise.models.families.fast_dllm:FastDLLMConfig",
     shift=True,
     mask_id=151665,
-    lora_targets=LLAMA_MAPS,
-    layers_compile=True,
+    lora_targets=shapes.LLAMA_MAPS,
     published=(
-        Published("Efficient-Large-Model/Fast_dLLM_v2_1.5B", 1543714304, 32768, FAST_1_5B),
+        Published("Efficient-Large-Model/Fast_dLLM_v2_1.5B", 1543714304, 32768, shapes.FAST_1_5B),
         Published("Efficient-Large-Model/Fast_dLLM_v2_7B", 7615616512, 32768, {"num_key_value_heads": 4}),
     ),
 )
-NEMOTRON = Family(
+NEMOTRON = _ours(
+    "nemotron NemotronLabsDiffusionModel NemotronLabsDiffusionConfig",
     name="nemotron",
     title="block diffusion (Nemotron-Labs-Diffusion)",
     reference="Fu et al., Nemotron-Labs-Diffusion: A Tri-Mode Language Model, NVIDIA technical report, 2026",
-    architecture="NemotronLabsDiffusionModel",
     default_block=32,
     causal_context=True,
     checked="logits of transformers' Ministral 3 under its masks at a small shape: equal; no weight index at hand",
-    net_class="maskwise.models.families.nemotron:NemotronLabsDiffusionModel",
-    config_class="maskwise.models.families.nemotron:NemotronLabsDiffusionConfig",
     mask_id=100,
-    lora_targets=NEMOTRON_MAPS,
+    lora_targets=shapes.NEMOTRON_MAPS,
+    layers_compile=False,
     cuda_graphs=False,  # who sees whom is read from the ids in every pass, which was not tried on a card
     published=(
-        Published("nvidia/Nemotron-Labs-Diffusion-3B", 3831659520, 262144, NEMOTRON_3B),
+        Published("nvidia/Nemotron-Labs-Diffusion-3B", 3831659520, 262144, shapes.NEMOTRON_3B),
         Published("nvidia/Nemotron-Labs-Diffusion-8B-Base", 8489553920, 262144),
         Published("nvidia/Nemotron-Labs-Diffusion-8B", 8489553920, 262144),
     ),
@@ -297,11 +248,11 @@ DIFFUSION_GEMMA = Family(  # transformers' own class
     noised=True,
     experts=True,
     mask_id=262144,
-    lora_targets=DECODER_MAPS,
+    lora_targets=shapes.DECODER_MAPS,
     cuda_graphs=False,
     attention_readable=False,
     canvas_cache=False,
-    published=(Published("google/diffusiongemma-26B-A4B-it", 25823778864, 262144, DIFFUSION_GEMMA_26B),),
+    published=(Published("google/diffusiongemma-26B-A4B-it", 25823778864, 262144, shapes.DIFFUSION_GEMMA_26B),),
 )
 _auto_class = partial(  # families that transformers' Auto classes open
     Family,
@@ -309,6 +260,7 @@ _auto_class = partial(  # families that transformers' Auto classes open
     config_class="transformers:AutoConfig",
     canvas_cache=False,
 )
+_llama = partial(Published, lora_targets=shapes.LLAMA_MAPS)
 AUTOREGRESSIVE = _auto_class(
     name="ar",
     title="autoregressive",
@@ -317,13 +269,11 @@ AUTOREGRESSIVE = _auto_class(
     shift=True,
     causal=True,
     published=(
-        Published("meta-llama/Meta-Llama-3-8B", 8030261248, 8192, LLAMA3_8B, LLAMA_MAPS),
-        Published("meta-llama/Meta-Llama-3-8B-Instruct", 8030261248, 8192, LLAMA3_8B, LLAMA_MAPS),
-        Published("Qwen/Qwen2.5-7B", 7615616512, 131072, QWEN25_7B | {"max_position_embeddings": 131072}, LLAMA_MAPS),
-        Published(
-            "Qwen/Qwen2.5-7B-Instruct", 7615616512, 32768, QWEN25_7B | {"max_position_embeddings": 32768}, LLAMA_MAPS
-        ),
-        Published("smollm2", 134515008, 8192, SMOLLM2, LLAMA_MAPS),
+        _llama("meta-llama/Meta-Llama-3-8B", 8030261248, 8192, shapes.LLAMA3_8B),
+        _llama("meta-llama/Meta-Llama-3-8B-Instruct", 8030261248, 8192, shapes.LLAMA3_8B),
+        _llama("Qwen/Qwen2.5-7B", 7615616512, 131072, shapes.QWEN25_7B | {"max_position_embeddings": 131072}),
+        _llama("Qwen/Qwen2.5-7B-Instruct", 7615616512, 32768, shapes.QWEN25_7B | {"max_position_embeddings": 32768}),
+        _llama("smollm2", 134515008, 8192, shapes.SMOLLM2),
     ),
 )
 MASKED_LM = _auto_class(
@@ -334,9 +284,9 @@ MASKED_LM = _auto_class(
     framed=True,
     cuda_graphs=False,
     published=(
-        Published("google-bert/bert-base-uncased", 109514298, 510, BERT_BASE, BERT_MAPS),
-        Published("FacebookAI/roberta-base", 124697433, 510, ROBERTA_BASE, ROBERTA_MAPS),
-        Published("answerdotai/ModernBERT-base", 149655232, 8190, MODERNBERT_BASE, MODERNBERT_MAPS),
+        Published("google-bert/bert-base-uncased", 109514298, 510, shapes.BERT_BASE, shapes.BERT_MAPS),
+        Published("FacebookAI/roberta-base", 124697433, 510, shapes.ROBERTA_BASE, shapes.ROBERTA_MAPS),
+        Published("answerdotai/ModernBERT-base", 149655232, 8190, shapes.MODERNBERT_BASE, shapes.MODERNBERT_MAPS),
     ),
 )
 WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the user
@@ -348,21 +298,9 @@ WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the us
     canvas_cache=False,
 )
 
-FAMILIES = (
-    LLADA,
-    ILLADA,
-    DREAM,
-    LLADA_MOE,
-    LLADA2,
-    SDAR,
-    SDAR_MOE,
-    FAST_DLLM,
-    NEMOTRON,
-    DIFFUSION_GEMMA,
-    AUTOREGRESSIVE,
-    MASKED_LM,
-    WRAPPED,
-)
+OUR_FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, NEMOTRON)
+FAMILIES = (*OUR_FAMILIES, DIFFUSION_GEMMA, AUTOREGRESSIVE, MASKED_LM, WRAPPED)
+PUBLISHED = {known.name: family for family in FAMILIES for known in family.published}
 
 
 def family_of_architecture(architecture: str, families: tuple[Family, ...] = FAMILIES) -> Family | None:

@@ -10,29 +10,12 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel
+from transformers import LlamaConfig, PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from maskwise.models.attention.ragged import Layout, Store, attend
-from maskwise.models.families.layers import (
-    ATTENTION_PLAN,
-    MLP_PLAN,
-    Embedding,
-    Frequencies,
-    GatedMLP,
-    PackedAttention,
-    RMSNorm,
-    Rotary,
-    default_inverse_frequencies,
-    dense_pass,
-    initialise,
-    products,
-    project_out,
-    refuse_other_arithmetic,
-    register,
-)
+from maskwise.models.families import layers
 from maskwise.support.errors import UserError
 
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # those whose frequencies do not depend on the input's length
@@ -42,6 +25,7 @@ class DreamConfig(PreTrainedConfig):
     model_type = "Dream"
     family = "Dream"  # as messages call it
     default_theta = 1e6
+    block_field = ""  # of block diffusion: the field with the tokens of a block
     own_rope_parameters = frozenset[str]()  # read by the family's classes alone
     # Fields of the original configuration that its code reads, and the only value of each that is supported.
     only: ClassVar[dict[str, Any]] = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
@@ -76,7 +60,7 @@ class DreamConfig(PreTrainedConfig):
     @property
     def attention_block(self) -> int | None:
         """Block size of block-causal attention; None: bidirectional."""
-        return None
+        return getattr(self, self.block_field) if self.block_field else None
 
     def to_dict(self) -> dict[str, Any]:
         """Writes `rope_theta` where the original code looks for it: without it that code would use 10000, silently."""
@@ -86,7 +70,7 @@ class DreamConfig(PreTrainedConfig):
         return fields
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, self.only, self.family)
+        layers.refuse_other_arithmetic(self, self.only, self.family)
         rope = self.rope_parameters["rope_type"]
         if rope not in ROPE_TYPES:
             raise UserError(f"rotary positions of type {rope!r} are not supported: use one of {', '.join(ROPE_TYPES)}")
@@ -100,7 +84,7 @@ class DreamConfig(PreTrainedConfig):
         """Rotary frequencies [head_dim / 2] and the factor on cosine and sine."""
         rope = self.rope_parameters
         if rope["rope_type"] == "default":
-            return default_inverse_frequencies(rope["rope_theta"], self.head_dim), 1.0
+            return layers.default_inverse_frequencies(rope["rope_theta"], self.head_dim), 1.0
         twin = LlamaConfig(
             hidden_size=self.hidden_size,
             num_attention_heads=self.num_attention_heads,
@@ -111,7 +95,7 @@ class DreamConfig(PreTrainedConfig):
         return ROPE_INIT_FUNCTIONS[rope["rope_type"]](twin, torch.device("cpu"))
 
 
-class DreamAttention(nn.Module, PackedAttention):
+class DreamAttention(nn.Module, layers.PackedAttention):
     def __init__(self, config: DreamConfig) -> None:
         super().__init__()
         self.head_dim = config.head_dim
@@ -124,14 +108,14 @@ class DreamAttention(nn.Module, PackedAttention):
     def heads(self, x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [T, H, D], or of these rows, keys and values [T, G, D] of x [T, d]."""
         maps = (self.q_proj, self.k_proj, self.v_proj)
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in products(x, maps, self.packed, rows))
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in layers.products(x, maps, self.packed, rows))
         return q, k, v
 
-    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+    def forward(self, x: Tensor, rotary: layers.Rotary, layout: Layout, store: Store | None) -> Tensor:
         q, k, v = self.heads(x, layout.rows)
         q, k = rotary.turn(q, layout.rows), rotary.turn(k)
         attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
-        return project_out(attended, self.o_proj, self.split_out)
+        return layers.project_out(attended, self.o_proj, self.split_out)
 
 
 class NormedAttention(DreamAttention):
@@ -139,8 +123,8 @@ class NormedAttention(DreamAttention):
 
     def __init__(self, config: DreamConfig) -> None:
         super().__init__(config)
-        self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
-        self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+        self.q_norm = layers.RMSNorm(self.head_dim, config.rms_norm_eps)
+        self.k_norm = layers.RMSNorm(self.head_dim, config.rms_norm_eps)
 
     def heads(self, x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = super().heads(x, rows)
@@ -148,36 +132,41 @@ class NormedAttention(DreamAttention):
 
 
 class DreamBlock(GradientCheckpointingLayer):
-    def __init__(self, config: DreamConfig) -> None:
-        super().__init__()
-        self.self_attn = DreamAttention(config)
-        self.mlp = GatedMLP(config.hidden_size, config.intermediate_size)
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+    attention = DreamAttention
+    takes_rows = True  # its layout may ask for a few rows alone
 
-    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.self_attn = self.attention(config)
+        self.mlp = self.make_mlp(config)
+        self.input_layernorm = layers.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = layers.RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def make_mlp(self, config: Any) -> nn.Module:
+        return layers.GatedMLP(config.hidden_size, config.intermediate_size)
+
+    def forward(self, x: Tensor, rotary: layers.Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d], or the rows of the layout."""
         x = layout.picked(x) + self.self_attn(self.input_layernorm(x), rotary, layout, store)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class DreamBody(nn.Module):
+class DreamBody(layers.NetworkBody):
     def __init__(self, config: DreamConfig, block: Callable[[Any], nn.Module]) -> None:
         super().__init__()
         self.config = config
-        self.frequencies = Frequencies(config.inverse_frequencies)
-        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
+        self.frequencies = layers.Frequencies(config.inverse_frequencies)
+        self.embed_tokens = layers.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(block(config) for _ in range(config.num_hidden_layers))
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.takes_last_rows = isinstance(self.layers[-1], DreamBlock)
+        self.norm = layers.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.takes_last_rows = getattr(self.layers[-1], "takes_rows", False)
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
         # The original code also rounds the tables to the model's dtype before multiplying.
-        rotary = Rotary(positions, *self.frequencies.on(x.device), x.dtype)
+        rotary = layers.Rotary(positions, *self.frequencies.on(x.device), x.dtype)
         return self.through_layers(x, rotary, layout)
 
-    def through_layers(self, x: Tensor, rotary: Rotary, layout: Layout) -> Tensor:
+    def through_layers(self, x: Tensor, rotary: layers.Rotary, layout: Layout) -> Tensor:
         for number, layer in enumerate(self.layers):
             self.prepare(layer)
             x = layer(x, rotary, layout.of_layer(number, len(self.layers)), layout.store(number))
@@ -189,23 +178,12 @@ class DreamBody(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         return self.embed_tokens(ids)
 
-    def forward(
-        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
-    ) -> BaseModelOutput:
-        """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
-        x = self.embed(input_ids) if inputs_embeds is None else inputs_embeds  # type: ignore[arg-type]
-        return BaseModelOutput(dense_pass(self.run, x, attention_mask, self.config.attention_block))  # type: ignore[arg-type]
 
-
-class DreamModel(PreTrainedModel):
+class DreamModel(layers.Network):
     config_class = DreamConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
     _no_split_modules = ["DreamBlock"]  # noqa: RUF012
     block: Callable[[Any], nn.Module] = DreamBlock
-    _supports_sdpa = True
-    supports_tp_plan, supports_pp_plan = True, False
-    _tp_plan = ATTENTION_PLAN | MLP_PLAN
+    _tp_plan = layers.ATTENTION_PLAN | layers.MLP_PLAN
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: DreamConfig) -> None:
@@ -219,18 +197,7 @@ class DreamModel(PreTrainedModel):
         return DreamBody(config, self.block)
 
     def _init_weights(self, module: nn.Module) -> None:
-        initialise(module, self.config.initializer_range)
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        **_: Any,
-    ) -> MaskedLMOutput:
-        """Logits of every position as the original class gives them, unshifted: row i predicts position i + 1."""
-        hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state
-        return MaskedLMOutput(logits=self.lm_head(hidden))
+        layers.initialise(module, self.config.initializer_range)
 
 
-register(DreamConfig, DreamModel)
+layers.register(DreamConfig, DreamModel)

@@ -8,12 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo  # private; the public torch.compiler.disable imports the compiler at once
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from maskwise.kernels.gate import kernel
 from maskwise.models.attention.ragged import Layout, Store
-from maskwise.models.families.dream import DreamBody, DreamModel, NormedAttention
-from maskwise.models.families.layers import ATTENTION_PLAN, GatedMLP, MayWait, RMSNorm, Rotary
+from maskwise.models.families.dream import DreamBlock, DreamBody, DreamModel, NormedAttention
+from maskwise.models.families.layers import ATTENTION_PLAN, GatedMLP, MayWait, Rotary, sharding_plan
 from maskwise.models.families.packing import end_to_end
 from maskwise.models.families.routing import Router
 from maskwise.support.errors import UserError
@@ -125,9 +124,6 @@ def _grouped(rows: Tensor, picks: Tensor, gate_up: Tensor, down: Tensor, fast: b
 _uncompiled = _disable_dynamo(_grouped)  # torch 2.11 to 2.13 compile the grouped product of bf16 alone
 
 
-# The plain forms of the kernels
-
-
 def _gated(both: Tensor) -> Tensor:
     """SwiGLU: both [n, 2 * inner], gate and up projections -> [n, inner]."""
     gate, up = both.chunk(2, dim=-1)
@@ -136,9 +132,7 @@ def _gated(both: Tensor) -> Tensor:
 
 def _sums(outputs: Tensor, place: Tensor, share: Tensor, dtype: torch.dtype, added: list[Tensor]) -> Tensor:
     """Weighted sums of outputs [T * k, d], of which token t's rows are place [T * k]; share [T, k] -> [T, d]."""
-    by_token = outputs[place].unflatten(
-        0, share.shape
-    )  # [T, k, d] in the order of the choice, so sums are reproducible
+    by_token = outputs[place].unflatten(0, share.shape)  # [T, k, d] in the order of the choice: reproducible sums
     return sum(added, (by_token.to(share.dtype) * share[..., None]).sum(dim=1).to(dtype))
 
 
@@ -179,18 +173,13 @@ def _can_be_grouped(weight: Tensor) -> bool:
 
 def _has_grouped_kernel(stack: Tensor) -> bool:
     """True if the grouped product is one kernel (Hopper, Blackwell); elsewhere torch loops over the groups."""
-    return (
-        stack.is_cuda
-        and stack.dtype == torch.bfloat16
-        and torch.cuda.get_device_capability(stack.device)[0] in WITH_GROUPED_KERNEL
-    )
+    half = stack.is_cuda and stack.dtype == torch.bfloat16
+    return half and torch.cuda.get_device_capability(stack.device)[0] in WITH_GROUPED_KERNEL
 
 
 # Weights of experts are sharded without a hook of their own; the outputs of a layer are added up once.
-EXPERTS_PLAN = {
-    f"model.layers.*.mlp.experts.*.{rule}": style
-    for rule, style in (("gate_proj.weight", "colwise"), ("up_proj.weight", "colwise"), ("down_proj.weight", "rowwise"))
-} | {"model.layers.*.mlp": "moe_tp_experts"}
+_MAPS = ("gate_proj.weight", "up_proj.weight"), ("down_proj.weight",)
+EXPERTS_PLAN = sharding_plan("model.layers.*.mlp.experts.*", *_MAPS) | {"model.layers.*.mlp": "moe_tp_experts"}
 
 
 def with_residual(mlp: nn.Module, normed: Tensor, x: Tensor) -> Tensor:
@@ -202,16 +191,18 @@ def with_residual(mlp: nn.Module, normed: Tensor, x: Tensor) -> Tensor:
     return x + mlp(normed)
 
 
-class ExpertsBlock(GradientCheckpointingLayer):
-    """Dream's block with normed queries and keys, and experts of width `inner` in place of the MLP."""
+class ExpertsBlock(DreamBlock):
+    """Dream's block with normed queries and keys, and experts in place of the MLP."""
 
-    def __init__(self, config: Any, inner: int, normalised: bool) -> None:
-        super().__init__()
-        self.self_attn = NormedAttention(config)
-        gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, normalised)
-        self.mlp = Experts(gate, [GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)])
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+    attention = NormedAttention
+    takes_rows = False
+    inner = ""  # the field of the configuration with the width of an expert
+    normalised = False  # do the shares of the chosen experts add up to 1
+
+    def make_mlp(self, config: Any) -> nn.Module:
+        gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, self.normalised)
+        inner = getattr(config, self.inner)
+        return Experts(gate, [GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)])
 
     def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""

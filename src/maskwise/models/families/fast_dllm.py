@@ -11,13 +11,10 @@ from maskwise.models.families.layers import register
 class FastDLLMConfig(DreamConfig):
     model_type = "Fast_dLLM_Qwen"
     family = "Fast-dLLM v2"
+    block_field = "bd_size"
 
     max_position_embeddings: int = 32768
     bd_size: int = 32
-
-    @property
-    def attention_block(self) -> int | None:
-        return self.bd_size
 
 
 class Fast_dLLM_QwenForCausalLM(DreamModel):  # config.json names it so

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
 from maskwise.kernels.gate import SMALL_BATCH
 from maskwise.models.attention.ragged import Layout, block_reach
@@ -161,9 +162,7 @@ def default_inverse_frequencies(theta: float, head_dim: int) -> Tensor:
 
 class Frequencies:
     """Rotary frequencies and their factor, made once on the host and kept on the device.
-
-    Made in every pass they would be copied there in every pass, which stops the stream and cannot be recorded.
-    """
+    Made in every pass they would be copied there in every pass, which stops the stream and cannot be recorded."""
 
     def __init__(self, make: Callable[[], tuple[Tensor, float]]) -> None:
         self.make = make
@@ -199,6 +198,51 @@ def dense_pass(
     layout = Layout(offsets, offsets, length, length, causal=False, flash=False, key_mask=key_mask)
     positions = torch.arange(length, device=x.device).repeat(rows)
     return run(x.flatten(0, 1), positions, layout).view_as(x)
+
+
+class NetworkBody(nn.Module):
+    """Embedding, blocks and last norm of a network, called with flat tokens (`run`) or as an ordinary dense call."""
+
+    config: Any
+
+    @abstractmethod
+    def embed(self, ids: Tensor) -> Tensor:
+        """Input embeddings."""
+
+    @abstractmethod
+    def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
+
+    def forward(
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
+    ) -> BaseModelOutput:
+        """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
+        x = self.embed(input_ids) if inputs_embeds is None else inputs_embeds  # type: ignore[arg-type]
+        block = getattr(self.config, "attention_block", None)
+        return BaseModelOutput(dense_pass(self.run, x, attention_mask, block))  # type: ignore[arg-type]
+
+
+class Network(PreTrainedModel):
+    """A body with its output head."""
+
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    supports_tp_plan, supports_pp_plan = True, False
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.lm_head(hidden)  # type: ignore[operator]
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **_: Any,
+    ) -> MaskedLMOutput:
+        """Logits of every position as the original class gives them, [B, L] -> [B, L, V]: never shifted."""
+        hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state  # type: ignore[operator]
+        return MaskedLMOutput(logits=self.logits(hidden))  # type: ignore[arg-type]
 
 
 def refuse_other_arithmetic(config: Any, only: Mapping[str, Any], family: str) -> None:

@@ -8,44 +8,18 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
 from maskwise.models.attention.ragged import Layout, Store, attend
-from maskwise.models.families.layers import (
-    Embedding,
-    Frequencies,
-    PackedAttention,
-    PackedGate,
-    RMSNorm,
-    Rotary,
-    default_inverse_frequencies,
-    dense_pass,
-    initialise,
-    products,
-    project_out,
-    refuse_other_arithmetic,
-    register,
-    sharding_plan,
-)
+from maskwise.models.families import layers
+from maskwise.models.families.shapes import ConfigFields
 
 # Fields of the original configuration that change the arithmetic, and the one value of each that is written here.
-ONLY = {
-    "alibi": False,
-    "clip_qkv": None,
-    "input_emb_norm": False,
-    "scale_logits": False,
-    "block_type": "llama",
-    "block_group_size": 1,
-    "activation_type": "silu",
-    "layer_norm_type": "rms",
-    "layer_norm_with_affine": True,
-    "bias_for_layer_norm": False,
-    "attention_layer_norm": False,
-    "rope": True,
-    "rope_full_precision": True,
-}
+ONLY: ConfigFields = {"alibi": False, "clip_qkv": None, "input_emb_norm": False, "scale_logits": False}
+ONLY |= {"block_type": "llama", "block_group_size": 1, "activation_type": "silu", "layer_norm_type": "rms"}
+ONLY |= {"layer_norm_with_affine": True, "bias_for_layer_norm": False, "attention_layer_norm": False}
+ONLY |= {"rope": True, "rope_full_precision": True}
 
 
 class LLaDAConfig(PreTrainedConfig):
@@ -91,13 +65,13 @@ class LLaDAConfig(PreTrainedConfig):
 
     def inverse_frequencies(self) -> tuple[Tensor, float]:
         """Rotary frequencies [head_dim / 2] and the factor on cosine and sine."""
-        return default_inverse_frequencies(self.rope_theta, self.d_model // self.n_heads), 1.0
+        return layers.default_inverse_frequencies(self.rope_theta, self.d_model // self.n_heads), 1.0
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, "LLaDA")
+        layers.refuse_other_arithmetic(self, ONLY, "LLaDA")
 
 
-class LLaDABlock(GradientCheckpointingLayer, PackedAttention, PackedGate):
+class LLaDABlock(GradientCheckpointingLayer, layers.PackedAttention, layers.PackedGate):
     def __init__(self, config: LLaDAConfig) -> None:
         super().__init__()
         width = config.d_model
@@ -105,12 +79,12 @@ class LLaDABlock(GradientCheckpointingLayer, PackedAttention, PackedGate):
         kv_width = self.head_dim * config.n_kv_heads
         bias = config.include_bias
         qkv_bias = bias or config.include_qkv_bias
-        self.attn_norm = RMSNorm(width, config.rms_norm_eps)
+        self.attn_norm = layers.RMSNorm(width, config.rms_norm_eps)
         self.q_proj = nn.Linear(width, width, bias=qkv_bias)
         self.k_proj = nn.Linear(width, kv_width, bias=qkv_bias)
         self.v_proj = nn.Linear(width, kv_width, bias=qkv_bias)
         self.attn_out = nn.Linear(width, width, bias=bias)
-        self.ff_norm = RMSNorm(width, config.rms_norm_eps)
+        self.ff_norm = layers.RMSNorm(width, config.rms_norm_eps)
         self.ff_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
         self.up_proj = nn.Linear(width, config.mlp_hidden_size, bias=bias)
         self.ff_out = nn.Linear(config.mlp_hidden_size, width, bias=bias)
@@ -118,59 +92,50 @@ class LLaDABlock(GradientCheckpointingLayer, PackedAttention, PackedGate):
     def gate_and_up(self) -> tuple[Any, Any]:
         return self.ff_proj, self.up_proj
 
-    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+    def forward(self, x: Tensor, rotary: layers.Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d], or the rows of the layout."""
         maps, rows = (self.q_proj, self.k_proj, self.v_proj), layout.rows
-        made = products(self.attn_norm(x), maps, self.packed, rows)
+        made = layers.products(self.attn_norm(x), maps, self.packed, rows)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in made)
         q, k = rotary.turn(q, rows), rotary.turn(k)
         attended = attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1)
-        x = layout.picked(x) + project_out(attended, self.attn_out, self.split_out)
-        return x + project_out(self.gated(self.ff_norm(x)), self.ff_out, self.split_down)
+        x = layout.picked(x) + layers.project_out(attended, self.attn_out, self.split_out)
+        return x + layers.project_out(self.gated(self.ff_norm(x)), self.ff_out, self.split_down)
 
 
-class LLaDABody(nn.Module):
+class LLaDABody(layers.NetworkBody):
     """Embedding, blocks, last norm; it holds the head too, because the published names put it here."""
 
     def __init__(self, config: LLaDAConfig) -> None:
         super().__init__()
         self.config = config
-        self.frequencies = Frequencies(config.inverse_frequencies)
+        self.frequencies = layers.Frequencies(config.inverse_frequencies)
         self.transformer = nn.ModuleDict(
             {
-                "wte": Embedding(config.embedding_size, config.d_model),
+                "wte": layers.Embedding(config.embedding_size, config.d_model),
                 "blocks": nn.ModuleList(LLaDABlock(config) for _ in range(config.n_layers)),
-                "ln_f": RMSNorm(config.d_model, config.rms_norm_eps),
+                "ln_f": layers.RMSNorm(config.d_model, config.rms_norm_eps),
             }
         )
         self.takes_last_rows = True
         if not config.weight_tying:
             self.transformer["ff_out"] = nn.Linear(config.d_model, config.embedding_size, bias=config.include_bias)
 
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.transformer["wte"](ids)
+
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        """x [T, d] embeddings, positions [T] -> final hidden states [T, d], or of the layout's last rows."""
-        rotary = Rotary(positions, *self.frequencies.on(x.device))
+        rotary = layers.Rotary(positions, *self.frequencies.on(x.device))
         blocks: Any = self.transformer["blocks"]
         for layer, block in enumerate(blocks):
             x = block(x, rotary, layout.of_layer(layer, len(blocks)), layout.store(layer))
         return self.transformer["ln_f"](x)
 
-    def forward(
-        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
-    ) -> BaseModelOutput:
-        """The ordinary dense call over [B, L]; attention_mask [B, L] is nonzero at real tokens."""
-        x = self.transformer["wte"](input_ids) if inputs_embeds is None else inputs_embeds
-        return BaseModelOutput(dense_pass(self.run, x, attention_mask))  # type: ignore[arg-type]
 
-
-class LLaDAModelLM(PreTrainedModel):
+class LLaDAModelLM(layers.Network):
     config_class = LLaDAConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
     _no_split_modules = ["LLaDABlock"]  # noqa: RUF012
-    _supports_sdpa = True
-    supports_tp_plan, supports_pp_plan = True, False
-    _tp_plan = sharding_plan(
+    _tp_plan = layers.sharding_plan(
         "model.transformer.blocks.*", ("q_proj", "k_proj", "v_proj", "ff_proj", "up_proj"), ("attn_out", "ff_out")
     )
 
@@ -181,7 +146,7 @@ class LLaDAModelLM(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        initialise(module, self.config.init_std)
+        layers.initialise(module, self.config.init_std)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.model.transformer["wte"]
@@ -195,17 +160,9 @@ class LLaDAModelLM(PreTrainedModel):
     def set_output_embeddings(self, value: nn.Module) -> None:
         self.model.transformer["wte" if self.config.weight_tying else "ff_out"] = value
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        **_: Any,
-    ) -> MaskedLMOutput:
-        """Logits of every position, as the original class gives them: [B, L] -> [B, L, V]."""
-        hidden = self.model(input_ids, attention_mask, inputs_embeds).last_hidden_state
-        head = self.get_output_embeddings()
-        return MaskedLMOutput(logits=F.linear(hidden, head.weight, getattr(head, "bias", None)))  # type: ignore[arg-type]
+    def logits(self, hidden: Tensor) -> Tensor:
+        head = self.get_output_embeddings()  # tied, it is an embedding, which cannot be called
+        return F.linear(hidden, head.weight, getattr(head, "bias", None))  # type: ignore[arg-type]
 
 
-register(LLaDAConfig, LLaDAModelLM)
+layers.register(LLaDAConfig, LLaDAModelLM)

@@ -13,44 +13,26 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from maskwise.models.attention.ragged import Layout, Store, attend
+from maskwise.models.families import layers
 from maskwise.models.families.dream import DreamBody, DreamConfig
 from maskwise.models.families.experts import EXPERTS_PLAN, Experts, ExpertsBody, ExpertsModel, with_residual
-from maskwise.models.families.layers import (
-    Embedding,
-    Frequencies,
-    GatedMLP,
-    MayWait,
-    RMSNorm,
-    Rotary,
-    default_inverse_frequencies,
-    refuse_other_arithmetic,
-    register,
-)
 from maskwise.models.families.routing import Router, choice
+from maskwise.models.families.shapes import ConfigFields
 from maskwise.models.forward import float_product
 from maskwise.support.errors import UserError
 
 # Fields of the original configuration that its code reads, and the one value of each that is written here.
-ONLY = {
-    "hidden_act": "silu",
-    "moe_router_enable_expert_bias": True,
-    "norm_head": False,
-    "norm_softmax": False,
-    "norm_topk_prob": True,
-    "score_function": "sigmoid",
-    "use_bias": False,
-    "use_qk_norm": True,
-    "use_qkv_bias": False,
-    "use_rmsnorm": True,
-    "use_sliding_window": False,
-    "using_split_qkv_in_self_attention": False,
-}
+ONLY: ConfigFields = {"hidden_act": "silu", "moe_router_enable_expert_bias": True, "norm_head": False}
+ONLY |= {"norm_softmax": False, "norm_topk_prob": True, "score_function": "sigmoid", "use_bias": False}
+ONLY |= {"use_qk_norm": True, "use_qkv_bias": False, "use_rmsnorm": True, "use_sliding_window": False}
+ONLY |= {"using_split_qkv_in_self_attention": False}
 
 
 class LLaDA2Config(DreamConfig):
     model_type = "llada2_moe"
     family = "LLaDA2"
     default_theta = 6e5
+    block_field = "block_size"
 
     vocab_size: int = 157184
     hidden_size: int = 2048
@@ -74,17 +56,13 @@ class LLaDA2Config(DreamConfig):
     delete_token_id: int | None = None  # LLaDA2.2: predicted where a token is to be removed
     split_token_id: int | None = None  # LLaDA2.2: predicted where a mask is to be inserted before the token
 
-    @property
-    def attention_block(self) -> int | None:
-        return self.block_size
-
     def inverse_frequencies(self) -> tuple[Tensor, float]:
         """Frequencies of partial rotary embedding: only the first part of each head is rotated."""
         turned = int(self.head_dim * self.partial_rotary_factor)
-        return default_inverse_frequencies(self.rope_parameters["rope_theta"], turned), 1.0
+        return layers.default_inverse_frequencies(self.rope_parameters["rope_theta"], turned), 1.0
 
     def refuse_unsupported(self) -> None:
-        refuse_other_arithmetic(self, ONLY, self.family)
+        layers.refuse_other_arithmetic(self, ONLY, self.family)
         if self.rope_parameters["rope_type"] != "default":
             raise UserError("LLaDA2 with scaled rotary positions is not supported: open one of the published shape")
         turned = int(self.head_dim * self.partial_rotary_factor)
@@ -110,9 +88,7 @@ class LLaDA2Config(DreamConfig):
 
 class GroupRouter(Router):
     """Sigmoid scores in float32. A bias takes part in the choice of groups and experts, and not in their shares.
-
-    A group is worth the sum of its two best biased scores; the experts are chosen within the best groups.
-    """
+    A group is worth the sum of its two best biased scores; the experts are chosen within the best groups."""
 
     def __init__(self, config: LLaDA2Config) -> None:
         super().__init__(config.hidden_size, config.num_experts, config.num_experts_per_tok)
@@ -127,7 +103,7 @@ class GroupRouter(Router):
         return self.choose(logits, self.expert_bias, self.groups, self.groups_kept, self.at_once > 1, self.scale)
 
 
-class BlockRouter(GroupRouter, MayWait):
+class BlockRouter(GroupRouter, layers.MayWait):
     """Block routing of LLaDA2.2: the tokens of a block choose among the `capacity` best experts of the block.
 
     The score of an expert in a block is the largest biased score that any of its tokens gives it. The original routes
@@ -167,8 +143,8 @@ class SharedExperts(Experts):
     def __init__(self, config: LLaDA2Config) -> None:
         inner = config.moe_intermediate_size
         router = GroupRouter(config) if config.expert_capacity is None else BlockRouter(config)
-        super().__init__(router, [GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)])
-        self.shared_experts = GatedMLP(config.hidden_size, inner * config.num_shared_experts)
+        super().__init__(router, [layers.GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)])
+        self.shared_experts = layers.GatedMLP(config.hidden_size, inner * config.num_shared_experts)
 
     def forward(self, x: Tensor, *added: Tensor) -> Tensor:
         return super().forward(x, self.shared_experts(x), *added)
@@ -180,11 +156,11 @@ class LLaDA2Attention(nn.Module):
         self.head_dim = config.head_dim
         self.counts = [config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads]
         self.query_key_value = nn.Linear(config.hidden_size, sum(self.counts) * self.head_dim, bias=False)
-        self.query_layernorm = RMSNorm(self.head_dim, config.rms_norm_eps)
-        self.key_layernorm = RMSNorm(self.head_dim, config.rms_norm_eps)
+        self.query_layernorm = layers.RMSNorm(self.head_dim, config.rms_norm_eps)
+        self.key_layernorm = layers.RMSNorm(self.head_dim, config.rms_norm_eps)
         self.dense = nn.Linear(config.num_attention_heads * self.head_dim, config.hidden_size, bias=False)
 
-    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+    def forward(self, x: Tensor, rotary: layers.Rotary, layout: Layout, store: Store | None) -> Tensor:
         q, k, v = self.query_key_value(x).unflatten(-1, (-1, self.head_dim)).split(self.counts, dim=-2)
         q, k = rotary.turn(self.query_layernorm(q)), rotary.turn(self.key_layernorm(k))
         return self.dense(attend(q, k, v, layout, self.head_dim**-0.5, store).flatten(1))
@@ -194,11 +170,11 @@ class LLaDA2Block(GradientCheckpointingLayer):
     def __init__(self, config: LLaDA2Config, dense: bool) -> None:
         super().__init__()
         self.attention = LLaDA2Attention(config)
-        self.mlp = GatedMLP(config.hidden_size, config.intermediate_size) if dense else SharedExperts(config)
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = layers.GatedMLP(config.hidden_size, config.intermediate_size) if dense else SharedExperts(config)
+        self.input_layernorm = layers.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = layers.RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x: Tensor, rotary: Rotary, layout: Layout, store: Store | None) -> Tensor:
+    def forward(self, x: Tensor, rotary: layers.Rotary, layout: Layout, store: Store | None) -> Tensor:
         """x [T, d] -> [T, d]."""
         x = x + self.attention(self.input_layernorm(x), rotary, layout, store)
         return with_residual(self.mlp, self.post_attention_layernorm(x), x)
@@ -210,12 +186,12 @@ class LLaDA2Body(ExpertsBody):
     def __init__(self, config: LLaDA2Config) -> None:
         nn.Module.__init__(self)
         self.config = config
-        self.frequencies = Frequencies(config.inverse_frequencies)
-        self.word_embeddings = Embedding(config.vocab_size, config.hidden_size)
+        self.frequencies = layers.Frequencies(config.inverse_frequencies)
+        self.word_embeddings = layers.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(
             LLaDA2Block(config, number < config.first_k_dense_replace) for number in range(config.num_hidden_layers)
         )
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.norm = layers.RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         if self.config.expert_capacity is not None:
@@ -245,4 +221,4 @@ class LLaDA2MoeModelLM(ExpertsModel):
         return LLaDA2Body(config)
 
 
-register(LLaDA2Config, LLaDA2MoeModelLM)
+layers.register(LLaDA2Config, LLaDA2MoeModelLM)

@@ -46,8 +46,7 @@ class LLaDAMoEConfig(DreamConfig):
 
 
 class LLaDAMoEBlock(ExpertsBlock):
-    def __init__(self, config: LLaDAMoEConfig) -> None:
-        super().__init__(config, config.expert_intermediate_size, normalised=False)
+    inner, normalised = "expert_intermediate_size", False
 
 
 class LLaDAMoEModelLM(ExpertsModel):

@@ -132,9 +132,7 @@ def hidden_before_head(net: PreTrainedModel, **given: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class MaskedLMBody:
     """Hidden states of a ragged batch by a padded call of the class's own forward, special tokens added and removed.
-
-    A sequence that begins with the start token already is taken as it is.
-    """
+    A sequence that begins with the start token already is taken as it is."""
 
     frame: SpecialTokens
     padding: int
@@ -194,9 +192,7 @@ def _attention(
     net: PreTrainedModel, grid: dict[str, Tensor], watch: Watch, batch: Batch, shift: Tensor
 ) -> list[Tensor]:
     """Attention weights of the watched rows over the tokens of their sequence, [n, heads, longest] per layer.
-
-    The weights of the special tokens around the sequence are left out, so a row sums to less than 1.
-    """
+    The weights of the special tokens around the sequence are left out, so a row sums to less than 1."""
     chosen = net.config._attn_implementation
     net.set_attn_implementation("eager")  # the one that returns its weights
     try:

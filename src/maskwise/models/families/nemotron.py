@@ -27,6 +27,7 @@ class NemotronLabsDiffusionConfig(DreamConfig):
     model_type = "nemotron_labs_diffusion"
     family = "Nemotron-Labs-Diffusion"
     default_theta = 1e6
+    block_field = "block_size"
     only = {"attention_bias": False, "mlp_bias": False, "sliding_window": None} | DreamConfig.only
     own_rope_parameters = frozenset({"llama_4_scaling_beta"})
     ignore_keys_at_rope_validation = {"llama_4_scaling_beta"}  # noqa: RUF012
@@ -44,10 +45,6 @@ class NemotronLabsDiffusionConfig(DreamConfig):
     mask_token_id: int | None = 100
     block_size: int = 32
     dlm_paradigm: str = "bidirectional"
-
-    @property
-    def attention_block(self) -> int | None:
-        return self.block_size
 
     def refuse_unsupported(self) -> None:
         if self.dlm_paradigm not in PARADIGMS:

@@ -168,9 +168,7 @@ def from_groups(numbers: Tensor, scale: Tensor) -> Tensor:
 
 def paired(numbers: Tensor) -> Tensor:
     """Numbers of 0..15 [n, k] two a byte, [k / 64, n, 32]: number i of a group of 64 below, number i + 32 above.
-
-    Group by group, so that a tile of the product, some outputs by one group, lies in one piece.
-    """
+    Group by group, so that a tile of the product, some outputs by one group, lies in one piece."""
     low, high = numbers.unflatten(1, (-1, GROUP)).transpose(0, 1).chunk(2, dim=-1)
     return (low | high << 4).to(torch.uint8).contiguous()
 
@@ -190,14 +188,9 @@ def _written_in_one() -> Callable[[Tensor, Tensor], Tensor]:
     return torch.compile(written_from_pairs, dynamic=True)
 
 
-# A network
-
-
 def quantise(net: PreTrainedModel, kind: str, device: torch.device) -> None:
     """Replaces the layers' linear maps one by one and moves the network to the device, without a second full copy.
-
-    Maps whose shape the product cannot take, or computes wrongly, keep their precision, and a warning says so.
-    """
+    Maps whose shape the product cannot take, or computes wrongly, keep their precision, and a warning says so."""
     refuse_unfit(kind, device)
     refuse_experts(kind, (name for name, _ in net.named_modules()))
     head = net.get_output_embeddings()

@@ -7,9 +7,7 @@ from torch import Tensor, nn
 
 class Router(nn.Module):
     """Chooses the experts of largest softmax probability. Its class is not nn.Linear, so adapters leave it alone.
-
-    Published names: `weight` [experts, width].
-    """
+    Published names: `weight` [experts, width]."""
 
     def __init__(self, width: int, experts: int, at_once: int, normalised: bool = False) -> None:
         super().__init__()

@@ -16,6 +16,7 @@ class SDARConfig(DreamConfig):
     model_type = "sdar"
     family = "SDAR"
     default_theta = 1e6
+    block_field = "block_size"
     only = {"attention_bias": False} | DreamConfig.only
 
     vocab_size: int = 151936
@@ -29,10 +30,6 @@ class SDARConfig(DreamConfig):
     qkv_bias: bool = False
     attention_bias: bool = False
     block_size: int = 4
-
-    @property
-    def attention_block(self) -> int | None:
-        return self.block_size
 
 
 class SDARMoeConfig(SDARConfig):
@@ -70,8 +67,7 @@ class SDARForCausalLM(DreamModel):
 
 
 class SDARMoeBlock(ExpertsBlock):
-    def __init__(self, config: SDARMoeConfig) -> None:
-        super().__init__(config, config.moe_intermediate_size, normalised=True)
+    inner, normalised = "moe_intermediate_size", True
 
 
 class SDARMoeForCausalLM(ExpertsModel):

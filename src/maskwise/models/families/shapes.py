@@ -1,5 +1,6 @@
 """Targets of LoRA adapters and configurations of published checkpoints, named in the families' values."""
 
+from functools import partial
 from typing import Any
 
 ConfigFields = dict[str, Any]  # of a config.json
@@ -13,98 +14,40 @@ NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
 
 GATED = r"(?:down_proj|gate_proj|up_proj)"
 LLADA2_MAPS = (  # the experts that every token goes through, and not those that few do
-    r"model\.layers\.\d+\.attention\.(?:dense|query_key_value)|model\.layers\.\d+\.mlp\."
-    + GATED
-    + r"|model\.layers\.\d+\.mlp\.shared_experts\."
-    + GATED
+    rf"model\.layers\.\d+\.attention\.(?:dense|query_key_value)|model\.layers\.\d+\.mlp\.{GATED}"
+    rf"|model\.layers\.\d+\.mlp\.shared_experts\.{GATED}"
 )
 
-DIFFUSION_GEMMA_26B: ConfigFields = {
-    "text_config": {
-        "hidden_size": 2816,
-        "intermediate_size": 2112,
-        "num_hidden_layers": 30,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "num_global_key_value_heads": 2,
-        "num_experts": 128,
-        "top_k_experts": 8,
-        "moe_intermediate_size": 704,
-        "sliding_window": 1024,
-        "max_position_embeddings": 262144,
-    },
-    "vision_config": {
-        "hidden_size": 1152,
-        "intermediate_size": 4304,
-        "num_hidden_layers": 27,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 16,
-        "head_dim": 72,
-        "standardize": True,
-    },
-}
-LLAMA3_8B: ConfigFields = {
-    "model_type": "llama",
-    "vocab_size": 128256,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 8192,
-}
-SMOLLM2: ConfigFields = {
-    "model_type": "llama",
-    "vocab_size": 49152,
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-}
-QWEN25_7B: ConfigFields = {
-    "model_type": "qwen2",
-    "vocab_size": 152064,
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-}
 
-LLADA22: ConfigFields = {
-    "max_position_embeddings": 131072,
-    "rope_theta": 3e6,
-    "block_size": 32,
-    "expert_capacity": 48,
-    "delete_token_id": 156930,
-    "split_token_id": 156931,
+def sizes(hidden: int, inner: int, layers: int, heads: int, groups: int, **others: Any) -> ConfigFields:
+    """Sizes by their names in a config.json. groups: the heads of keys and values."""
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+    } | others
+
+
+_GEMMA_EXPERTS = {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704, "sliding_window": 1024}
+DIFFUSION_GEMMA_26B: ConfigFields = {
+    "text_config": sizes(2816, 2112, 30, 16, 8, num_global_key_value_heads=2, max_position_embeddings=262144)
+    | _GEMMA_EXPERTS,
+    "vision_config": sizes(1152, 4304, 27, 16, 16, head_dim=72, standardize=True),
 }
-LLADA2_FLASH: ConfigFields = {
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "intermediate_size": 9216,
-    "moe_intermediate_size": 1024,
-}
-SDAR_1_7B: ConfigFields = {
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "tie_word_embeddings": True,
-}
+_LLAMA = partial(sizes, model_type="llama", max_position_embeddings=8192)
+LLAMA3_8B = _LLAMA(4096, 14336, 32, 32, 8, vocab_size=128256)
+SMOLLM2 = _LLAMA(576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True)
+QWEN25_7B = sizes(3584, 18944, 28, 28, 4, model_type="qwen2", vocab_size=152064)
+
+LLADA22: ConfigFields = {"max_position_embeddings": 131072, "rope_theta": 3e6, "block_size": 32, "expert_capacity": 48}
+LLADA22 |= {"delete_token_id": 156930, "split_token_id": 156931}
+LLADA2_FLASH = sizes(4096, 9216, 32, 32, 4, moe_intermediate_size=1024)
+SDAR_1_7B = sizes(2048, 6144, 28, 16, 8, tie_word_embeddings=True)
 SDAR_4B: ConfigFields = {"hidden_size": 2560, "intermediate_size": 9728}
-FAST_1_5B: ConfigFields = {
-    "vocab_size": 151936,
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": True,
-}
+FAST_1_5B = sizes(1536, 8960, 28, 12, 2, vocab_size=151936, tie_word_embeddings=True)
+NEMOTRON_3B: ConfigFields = {"hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
 
 ENCODER_MAPS = (
     r"\.encoder\.layer\.\d+\.attention\.output\.(?:dense)|{0}\.encoder\.layer\.\d+\.attention\.self\.(?:key|query|value)"
@@ -112,14 +55,11 @@ ENCODER_MAPS = (
 )
 BERT_MAPS, ROBERTA_MAPS = (name + ENCODER_MAPS.format(name) for name in ("bert", "roberta"))
 MODERNBERT_MAPS = r"model\.layers\.\d+\.attn\.(?:Wo|Wqkv)|model\.layers\.\d+\.mlp\.(?:Wi|Wo)"
+DREAMS_OF_7B = (
+    *(f"Dream-org/Dream-{kind}-7B" for kind in ("v0-Base", "v0-Instruct", "Coder-v0-Base", "Coder-v0-Instruct")),
+    *(f"apple/DiffuCoder-7B-{kind}" for kind in ("Base", "Instruct", "cpGRPO")),
+)
 BERT_BASE: ConfigFields = {"model_type": "bert", "mask_token_id": 103}
-ROBERTA_BASE: ConfigFields = {
-    "model_type": "roberta",
-    "mask_token_id": 50264,
-    "vocab_size": 50265,
-    "max_position_embeddings": 514,
-    "type_vocab_size": 1,
-}
+ROBERTA_BASE: ConfigFields = {"model_type": "roberta", "mask_token_id": 50264, "vocab_size": 50265}
+ROBERTA_BASE |= {"max_position_embeddings": 514, "type_vocab_size": 1}
 MODERNBERT_BASE: ConfigFields = {"model_type": "modernbert", "mask_token_id": 50284}
-
-NEMOTRON_3B: ConfigFields = {"hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}

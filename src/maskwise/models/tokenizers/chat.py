@@ -33,9 +33,7 @@ def render_chat(
     today: bool = False,
 ) -> str:
     """The turns as the tokenizer's chat template writes them; what it refuses, or cannot do in time, is one line.
-
-    today: a template that writes the date is given today's, else FIXED_DATE.
-    """
+    today: a template that writes the date is given today's, else FIXED_DATE."""
     date = datetime.now() if today else FIXED_DATE
     shown = {**tokenizer.special_tokens_map, "strftime_now": date.strftime}
     messages = [{key: value for key, value in turn.items() if value is not None} for turn in turns]

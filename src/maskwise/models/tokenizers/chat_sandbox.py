@@ -176,9 +176,7 @@ def _refuse_product(values: Iterable[Any]) -> None:
 def _factor(value: Any) -> int:
     """How much longer a text may become by this value."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return (
-            max(1, min(abs(int(value)), LONGEST + 1)) if value == value and abs(value) != float("inf") else LONGEST + 1
-        )
+        return max(1, int(min(LONGEST + 1, abs(value))))  # in this order, in which NaN is not the smaller one
     return max(1, _size(value))
 
 

@@ -11,9 +11,7 @@ PIECE = re.compile(r" ?\w+|[^\w\s]+|\s+?(?= ?\w)|\s+")
 
 class TextPieces:
     """The interface of a fast tokenizer over pieces of text, numbered as they come; `decode` gives the text back.
-
-    A word has the space before it, as in most vocabularies. Threads may share it.
-    """
+    A word has the space before it, as in most vocabularies. Threads may share it."""
 
     is_fast, chat_template, name_or_path = True, None, "words"
 

@@ -11,19 +11,14 @@ from maskwise.models.families import Family
 from maskwise.models.families.masked_lm import take_frame
 from maskwise.models.tokenizers.tokenizer_limits import refuse_unbounded
 from maskwise.support.errors import UserError
-from maskwise.support.files import parse_json, read_bytes
+from maskwise.support.files import damaged, parse_json, read_bytes
 
 # Tokens that end an answer or a turn in the families' chat formats; the end-of-text token is in the configuration.
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|endofturn|>")
 
 # The files a tokenizer is read from, and what must be in each.
-PARTS: dict[str, set[str]] = {
-    "tokenizer.json": {"model", "added_tokens"},
-    "tokenizer_config.json": set(),
-    "vocab.json": set(),
-    "special_tokens_map.json": set(),
-    "added_tokens.json": set(),
-}
+PARTS: dict[str, set[str]] = {"tokenizer.json": {"model", "added_tokens"}, "tokenizer_config.json": set()}
+PARTS |= {"vocab.json": set(), "special_tokens_map.json": set(), "added_tokens.json": set()}
 
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
@@ -87,7 +82,7 @@ def _refuse_broken(file: Path, needed: set[str]) -> None:
     except ValueError:
         content = None
     if not isinstance(content, dict) or not needed <= content.keys():
-        raise UserError(f"{file} is corrupt or cut short: download it again")
+        raise damaged(file, "", "download it again")
     if file.name == "tokenizer.json":
         refuse_unbounded(file, content)
     if not _merges_fit(content.get("model")):

@@ -18,14 +18,8 @@ def score_answers(
     whole = [prompt.ids[: len(prompt.ids) - masks] for prompt in prompts]
     pairs = [(ids[: lengths[ids]], ids[lengths[ids] :]) for ids in whole]
     found = log_likelihoods(model, pairs, samples=samples, masks=masks, seed=seed)
-    return [
-        Answer(
-            answer[0],
-            0.0,
-            0.0,
-            -one.log_likelihood / one.tokens,
-            None,
-            Written(model.tokenizer.decode(answer).strip(), bool(one.greedy)),
-        )
-        for (_, answer), one in zip(pairs, found, strict=True)
-    ]
+    answers = []
+    for (_, answer), one in zip(pairs, found, strict=True):
+        written = Written(model.tokenizer.decode(answer).strip(), bool(one.greedy))
+        answers.append(Answer(answer[0], 0.0, 0.0, -one.log_likelihood / one.tokens, written=written))
+    return answers

@@ -19,8 +19,7 @@ LONGEST_TEXT = 4000  # characters of an answer that a record keeps
 def write(
     model: Model, prompts: Sequence[Prompt], layout: CanvasLayout, asked: AskedSet, tokens_per_step: int
 ) -> list[Answer]:
-    """Greedy, the most confident first. Confidence, entropy and NLL are not measured (0 in the record): an answer has
-    many tokens, each of its own step."""
+    """Greedy, the most confident first."""
     right = {one.ids: one.answer for one in asked.questions}
     if isinstance(model, TextModel):
         texts = [(prompt.ids[: prompt.row], model.fill(prompt.ids, prompt.row, layout.canvas)) for prompt in prompts]
@@ -47,12 +46,8 @@ def text_answer(model: TextModel, written: Continuation, right: str, check: str)
     """The answer of a text model: it counts the tokens itself, and its end tokens are not visible."""
     if written.tokens is None:
         raise UserError("the server does not count its tokens (usage): leave generation-length out with --probes")
-    measured = {
-        "length": written.tokens,
-        "ended": float(written.ended),
-        "empty": float(not written.text.strip()),
-        "cut": float(not written.ended),
-    }
+    ended, empty = float(written.ended), float(not written.text.strip())
+    measured = {"length": written.tokens, "ended": ended, "empty": empty, "cut": 1.0 - ended}
     return Answer(model.mask_id, None, None, None, measured, text_checked(written.text, right, check))
 
 

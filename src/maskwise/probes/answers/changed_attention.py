@@ -31,16 +31,11 @@ def answer_logits(model: Model, prompts: Sequence[ChangedPrompt]) -> Tensor:
     batch = Batch.pack([prompt.ids for prompt in prompts], model.device)
     batch = replace(batch, moved=torch.cat([positions(prompt) for prompt in prompts]).to(model.device))
     index = model.flat_rows(batch, [[prompt.row] for prompt in prompts])
-    starts = batch.offsets.tolist()
-    groups = [
-        RowGroup(
-            (start + rows).to(model.device),
-            (start + keys).to(model.device),
-            None if bias is None else bias.to(model.device),
-        )
-        for start, prompt in zip(starts, prompts, strict=False)
-        for rows, keys, bias in row_groups(prompt, model.first_row(prompt.row))
-    ]
+    groups = []
+    for start, prompt in zip(batch.offsets.tolist(), prompts, strict=False):
+        for rows, keys, bias in row_groups(prompt, model.first_row(prompt.row)):
+            places = (start + rows).to(model.device), (start + keys).to(model.device)
+            groups.append(RowGroup(*places, None if bias is None else bias.to(model.device)))
     return model.head(model.hidden_of_groups(batch, groups)[index])
 
 

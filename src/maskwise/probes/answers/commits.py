@@ -36,13 +36,9 @@ class Seen:
         self.share.append(share)
         self.nll = [before + here for before, here in zip(self.nll, nll, strict=True)]
 
-    def evidence(self) -> Evidence:
-        return {
-            "sure": self.sure,
-            "right": self.right,
-            "share": self.share,
-            "nll": [round(value, DIGITS) for value in self.nll],
-        }
+    def evidence(self, prefix: str = "") -> Evidence:
+        found = vars(self) | {"nll": [round(value, DIGITS) for value in self.nll]}
+        return {prefix + name: values for name, values in found.items()}
 
 
 class CommitWatcher:
@@ -67,8 +63,8 @@ class CommitWatcher:
         kept = rows.open & (held | looked[:, None])
         nll = iter(_nll_at_temperatures(rows.logits[kept], truth[kept]).tolist())
         chances, right = rows.log_p.exp()[kept].tolist(), (rows.tokens == truth)[kept].tolist()
-        for lane, place, token in zip(held.nonzero()[:, 0].tolist(), places[held].tolist(), rows.tokens[held].tolist(),
-                                      strict=True):  # fmt: skip
+        written = held.nonzero()[:, 0].tolist(), places[held].tolist(), rows.tokens[held].tolist()
+        for lane, place, token in zip(*written, strict=True):
             self.written[sequence[lane]][place] = token
         snapshot.sheet.ids[places[held]] = truth[held]
         lanes, was_held = kept.nonzero()[:, 0].tolist(), held[kept].tolist()
@@ -117,7 +113,7 @@ def watch_commits(model: Model, prompts: Sequence[Prompt], rule: str, seed: int)
     for number in range(len(known)):
         tokens = [token for _, token in sorted(watcher.written[number].items())]
         commits, masked = watcher.commits[number], watcher.masked[number]
-        evidence = commits.evidence() | {f"all_{name}": value for name, value in masked.evidence().items()}
+        evidence = commits.evidence() | masked.evidence("all_")
         text = model.tokenizer.decode(tokens).strip() if model.tokenizer is not None else ""
         solved = Written(text, all(commits.right))
         answers.append(Answer(tokens[0], sum(commits.sure) / len(commits.sure), 0.0, 0.0, evidence, solved))

@@ -45,24 +45,18 @@ def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, c
     has_next = [prompt.row + 1 < len(prompt.ids) and prompt.ids[prompt.row + 1] == model.mask_id for prompt in prompts]
     there = logits_at([prompt.row + follows for prompt, follows in zip(prompts, has_next, strict=True)])
     p, q = here.softmax(dim=-1), there.softmax(dim=-1)
-    measured = torch.stack(
-        [
-            (p - q).abs().sum(dim=-1) / 2,
-            (p - frequencies).abs().sum(dim=-1) / 2,
-            p[:, common].sum(dim=-1),
-            torch.isin(p.argmax(dim=-1), common).float(),
-        ],
-        dim=1,
-    ).tolist()
-    wanted = torch.tensor([prompt.answer_id for prompt in prompts], device=model.device)
-    answers = answers_of(here, wanted)
-    return [
-        replace(answer, evidence=_evidence(line, follows))
-        for answer, line, follows in zip(answers, measured, has_next, strict=True)
-    ]
-
-
-def _evidence(line: list[float], follows: bool) -> dict[str, float]:
-    """The last mask has no neighbour to be like."""
-    names = ("tv_next", "tv_unigram", "common", "mode_common")
-    return {name: round(value, DIGITS) for name, value in zip(names, line, strict=True) if follows or name != "tv_next"}
+    measured = {
+        "tv_next": (p - q).abs().sum(dim=-1) / 2,
+        "tv_unigram": (p - frequencies).abs().sum(dim=-1) / 2,
+        "common": p[:, common].sum(dim=-1),
+        "mode_common": torch.isin(p.argmax(dim=-1), common).float(),
+    }
+    table = torch.stack(list(measured.values()), dim=1).tolist()
+    answers = answers_of(here, torch.tensor([prompt.answer_id for prompt in prompts], device=model.device))
+    found = []
+    for answer, line, follows in zip(answers, table, has_next, strict=True):
+        evidence = {name: round(value, DIGITS) for name, value in zip(measured, line, strict=True)}
+        if not follows:  # the last mask has no neighbour to be like
+            del evidence["tv_next"]
+        found.append(replace(answer, evidence=evidence))
+    return found

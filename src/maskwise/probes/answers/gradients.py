@@ -23,8 +23,6 @@ from maskwise.probes.answers.plain import Answer, answer_rows, answers_to, pack
 from maskwise.probes.evidence import TIMES_INPUT
 from maskwise.tasks.prompts import Prompt
 
-# How it is answered
-
 
 def attribute(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
     """Answers with evidence: {"examples": [..], "question"} for prompts with parts, else {"masks", "near", "all"}: the

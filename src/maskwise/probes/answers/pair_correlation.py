@@ -31,30 +31,18 @@ def pair_correlation(
     """(C estimated from samples of x_i, the same from samples of x_j, logits of place j [1, V])."""
     both = model.predict([ids], [[i, j]])[0]
     p_i, p_j = both.log_softmax(dim=-1)
-    forth = _expected_divergence(model, ids, i, j, p_i, p_j, samples, generator)
-    back = _expected_divergence(model, ids, j, i, p_j, p_i, samples, generator)
-    return forth, back, both[1:]
 
+    def divergence(given: int, asked: int, p_given: Tensor, p_asked: Tensor) -> float:
+        """Mean over draws x of `given` of KL(p(asked | x) || p(asked)); equal draws are asked once. p: log, [V]."""
+        draws = torch.multinomial(p_given.exp(), samples, replacement=True, generator=generator)
+        drawn, counts = draws.unique(return_counts=True)
+        canvases = [[*ids[:given], int(token), *ids[given + 1 :]] for token in drawn]
+        after = torch.cat(model.predict(canvases, [[asked]] * len(canvases))).log_softmax(dim=-1)  # [draws, V]
+        p = after.exp()
+        each = torch.where(p > 0, p * (after - p_asked), 0.0).sum(dim=-1)
+        return float((each * counts).sum() / samples)
 
-def _expected_divergence(
-    model: Model,
-    ids: Sequence[int],
-    given: int,
-    asked: int,
-    p_given: Tensor,
-    p_asked: Tensor,
-    samples: int,
-    generator: torch.Generator,
-) -> float:
-    """Mean over draws x of `given` of KL(p(asked | x) || p(asked)); equal draws are asked once. p: log, [V]."""
-    drawn, counts = torch.multinomial(p_given.exp(), samples, replacement=True, generator=generator).unique(
-        return_counts=True
-    )
-    canvases = [[*ids[:given], int(token), *ids[given + 1 :]] for token in drawn]
-    after = torch.cat(model.predict(canvases, [[asked]] * len(canvases))).log_softmax(dim=-1)  # [draws, V]
-    p = after.exp()
-    divergence = torch.where(p > 0, p * (after - p_asked), 0.0).sum(dim=-1)
-    return float((divergence * counts).sum() / samples)
+    return divergence(i, j, p_i, p_j), divergence(j, i, p_j, p_i), both[1:]
 
 
 def _mask(model: Model) -> int:

@@ -32,7 +32,8 @@ class Answer:
     answer), the format, and nll_choice = -log p(the true one | an allowed one), the content.
 
     `evidence` is what some probes measure besides; it goes into the record as it is. `written` takes the token's place
-    where an answer is more than one token. Answers of a model that gives text alone have no probabilities.
+    where an answer is more than one token, each of its own step: confidence, entropy and nll are then not measured, 0
+    in the record. Answers of a model that gives text alone have no probabilities.
     """
 
     token: int

@@ -1,7 +1,7 @@
 """Puzzles solved by decoding, and what a model with perfect marginals would solve."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import torch
 
@@ -21,23 +21,12 @@ TOKENS_PER_WORD = 4  # of text, at most
 def solve(
     model: Model, prompts: Sequence[Prompt], name: Name, pace: Pace, puzzles: Sequence[PuzzlePrompt], seed: int
 ) -> list[Answer]:
-    """Evidence {"tokens_per_pass", "ideal", "ideal_speed"}, the latter two those of perfect marginals.
-
-    Confidence, entropy and negative log-likelihood are not measured (0 in the record): an answer has many tokens, each
-    of its own step.
-    """
+    """Evidence {"tokens_per_pass", "ideal", "ideal_speed"}, the latter two those of perfect marginals."""
     by_ids = {asked.ids: asked.puzzle for asked in puzzles}
     chance = [torch_generator("puzzle", seed, *map(str, pace.condition.values()), prompt.ids) for prompt in prompts]
-    written = generate(
-        model,
-        [prompt.ids for prompt in prompts],
-        0,
-        steps=pace.steps,
-        rule=pace.rule,
-        parameters=pace.parameters,
-        temperature=1.0,
-        generator=chance,
-    )
+    texts = [prompt.ids for prompt in prompts]
+    decode = partial(generate, steps=pace.steps, rule=pace.rule, parameters=pace.parameters, temperature=1.0)
+    written = decode(model, texts, 0, generator=chance)
     best, speed = ideal(name, pace)
     answers = []
     for prompt, one in zip(prompts, written, strict=True):

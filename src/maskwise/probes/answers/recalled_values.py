@@ -12,10 +12,8 @@ from maskwise.tasks.recall_pairs import RecallPrompt
 
 def recall(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
     """Evidence {"pairs", "between", "offset"}, as the probe's file says."""
-    return [
-        replace(answer, evidence=evidence_of(prompt, answer.token))
-        for prompt, answer in zip(prompts, ask(model, prompts), strict=True)
-    ]
+    pairs = zip(prompts, ask(model, prompts), strict=True)
+    return [replace(answer, evidence=evidence_of(prompt, answer.token)) for prompt, answer in pairs]
 
 
 def evidence_of(prompt: Prompt, token: int) -> dict[str, Any]:

@@ -18,9 +18,7 @@ from maskwise.tasks.prompts import Prompt
 
 UNIFORM, MODEL = "uniform", "model"
 RANDOM, LEAST = "random", "least"  # what is masked again: positions at random, or the least likely tokens
-EDIT = (
-    0.9  # the probability above which another token replaces the visible one: `--edit 0.9`, as LLaDA2.1's code has it
-)
+EDIT = 0.9  # probability above which another token replaces the visible one: `--edit 0.9`, as LLaDA2.1's code has it
 REMASKED = 0.25  # of the answer's tokens
 OneMasked = dict[tuple[int, ...], Tensor]  # logits [V] of sequences with one position masked
 
@@ -43,8 +41,7 @@ class Corrupted:
 
 
 def self_correct(model: Model, prompts: Sequence[Prompt], kind: str, right_places: int, seed: int) -> list[Answer]:
-    """Confidence, entropy and NLL are not measured (0 in the record); the record is right where the error was repaired
-    by masking and filling that position alone."""
+    """The record is right where the error was repaired by masking and filling that position alone."""
     known = [prompt for prompt in prompts if isinstance(prompt, KnownPrompt)]
     seen: OneMasked = {}
     spoiled = corrupt(model, known, kind, right_places, seed, seen)
@@ -131,14 +128,15 @@ def look(model: Model, spoiled: Sequence[Corrupted], seen: OneMasked) -> list[Ev
         at = {place: number for number, place in enumerate(one.known.asked)}
         written = {place: token[n] if best[n] > EDIT else one.ids[place] for place, n in at.items()}
         chances = shown.tolist()
-        evidence.append({
+        found: Evidence = {
             "wrong": [int(place == one.wrong) for place in one.sites],
             "visible": [round(chances[at[place]], DIGITS) for place in one.sites],
             "edited": [int(written[place] == one.known.ids[place]) for place in one.sites],
             "masked": [],
             "refilled": [],
             "order": sorted(one.known.asked, key=lambda place: (chances[at[place]], place)),
-        })  # fmt: skip
+        }
+        evidence.append(found)
     for turn in range(max(len(one.sites) for one in spoiled)):
         here = [(one, found) for one, found in zip(spoiled, evidence, strict=True) if turn < len(one.sites)]
         filled = _one_masked(model, [(one, one.sites[turn]) for one, _ in here], seen)

@@ -55,11 +55,7 @@ def watch_order(model: Model, prompts: Sequence[Prompt], rule: str, seed: int) -
 
 
 def _evidence(order: Sequence[int]) -> dict[str, float]:
-    measured = {
-        "tau": kendall_tau(order),
-        "global1": global_arness(order, 1),
-        "global4": global_arness(order, 4),
-        "local1": local_arness(order, 1),
-        "local4": local_arness(order, 4),
-    }
+    measured = {"tau": kendall_tau(order)}
+    measured |= {f"global{k}": global_arness(order, k) for k in (1, 4)}
+    measured |= {f"local{k}": local_arness(order, k) for k in (1, 4)}
     return {name: round(value, DIGITS) for name, value in measured.items()}

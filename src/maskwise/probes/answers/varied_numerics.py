@@ -145,20 +145,14 @@ def margins_of(logits: Tensor) -> list[dict[str, float]]:
     """[n, V] -> best less second, and the largest absolute logit of those that are finite."""
     best = logits.topk(2, dim=-1).values
     largest = logits.masked_fill(~logits.isfinite(), 0.0).abs().amax(-1)
-    margins = (best[:, 0] - best[:, 1]).tolist()
-    return [
-        {"margin": round(margin, DIGITS), "scale": round(scale, DIGITS)}
-        for margin, scale in zip(margins, largest.tolist(), strict=True)
-    ]
+    pairs = zip((best[:, 0] - best[:, 1]).tolist(), largest.tolist(), strict=True)
+    return [{"margin": round(margin, DIGITS), "scale": round(scale, DIGITS)} for margin, scale in pairs]
 
 
 def write_under(
     model: Model, prompts: Sequence[Prompt], setting: NumericSetting, copies: ModelCopies, asked: AskedSet, steps: int
 ) -> list[Answer]:
-    """Greedy generations on the canvas of the prompts. Of the reference the least margin of a committed token is kept.
-
-    Confidence, entropy and NLL are not measured (0 in the record): an answer has many tokens.
-    """
+    """Greedy, on the canvas of the prompts. Of the reference the least margin of a committed token is kept."""
     right = {one.ids: one.answer for one in asked.questions}
     if isinstance(model, TextModel):
         texts = [(one.ids[: one.row], model.fill(one.ids, one.row, one.masks).text) for one in prompts]
@@ -185,12 +179,8 @@ def write_under(
 def _generated(
     model: Model, prompts: Sequence[Prompt], setting: NumericSetting, steps: int
 ) -> tuple[list[Generation], list[dict[str, float]]]:
-    options = DecodingOptions(
-        max_new_tokens=prompts[0].masks,
-        steps=steps,
-        cache="dual" if setting.cache else "none",
-        refresh=1 if setting.cache else None,
-    )
+    cache, refresh = ("dual", 1) if setting.cache else ("none", None)
+    options = DecodingOptions(max_new_tokens=prompts[0].masks, steps=steps, cache=cache, refresh=refresh)
     least = [{"margin": float("inf"), "scale": 0.0} for _ in prompts]
 
     def watch(snapshot: Snapshot) -> None:

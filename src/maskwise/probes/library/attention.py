@@ -11,7 +11,7 @@ from maskwise.probes.evidence import entry_per_target
 from maskwise.probes.library.attribution import ORDERINGS, QUICK_ORDERINGS
 from maskwise.probes.library.mask_attribution import EXTRA_MASKS, mask_units
 from maskwise.probes.probe import Probe, Setup, Unit
-from maskwise.probes.section import Measure, Point, Section, Shown
+from maskwise.probes.section import Point, Section, Shown, as_share, named_curves
 from maskwise.support.typed import Count
 
 NAME = "attention"
@@ -29,13 +29,9 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 def _points(shown: Shown) -> list[Point]:
     """Masks first; an autoregressive model has none."""
-    names = {"masks": "masks", "near": "nearest context", "far": "farther context", "answer": "itself"}
-    return [
-        Point(name, 1 + entry.condition["layer"], entry)
-        for tokens, name in names.items()
-        for entry in shown.entries(NAME)
-        if entry.condition["tokens"] == tokens and not (tokens == "masks" and shown.is_autoregressive)
-    ]
+    names = {"masks": "masks"} if not shown.is_autoregressive else {}
+    names |= {"near": "nearest context", "far": "farther context", "answer": "itself"}
+    return named_curves(NAME, "layer", "tokens", names, first=1)(shown)
 
 
 PROBE = Probe(
@@ -59,7 +55,7 @@ PROBE = Probe(
             x_label="Layer",
             at="layer {}",
             points=_points,
-            measures=(Measure("evidence", "Share of attention", "evidence_low", "evidence_high"),),
+            measures=(as_share("evidence", "Share of attention"),),
         ),
     ),
 )

@@ -5,9 +5,10 @@ example's tokens (`answers/gradients.py` says of what). Condition: {"question": 
 "question"}, the gradient norms, and the same names with "_times_input": gradient x input (not in records of before).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from msgspec import UnsetType
 
@@ -15,16 +16,16 @@ from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.evidence import GRADIENT_INPUT, entry_per_target
 from maskwise.probes.few_shot import episodes
 from maskwise.probes.library.question_position import PLACE_NAMES, PLACES
-from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, slices
-from maskwise.probes.section import Measure, Point, Section, Shown, as_share
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.probes.probe import Asker, ItemMaker, Probe, Setup, Unit, items_of, slices
+from maskwise.probes.section import Section, as_share, named_curves
+from maskwise.records.record import Condition
 from maskwise.support.randomness import python_random
 from maskwise.tasks.episodes import Episode, Question
-from maskwise.tasks.prompts import Place, closed, encode_parts
+from maskwise.tasks.prompts import Place, Prompt, closed, encode_parts
 
 NAME = "attribution"
 GRADIENT_COST = 4
-GRADIENT = Measure("evidence", "Gradient norm, of the largest", "evidence_low", "evidence_high")
+GRADIENT = as_share("evidence", "Gradient norm, of the largest")
 PRODUCT = as_share(GRADIENT_INPUT, "Gradient x input, of the largest")
 MEASURES = (PRODUCT, GRADIENT)
 COMPARE_BY = (
@@ -61,36 +62,21 @@ def units(setup: Setup) -> Iterator[Unit]:
     places: tuple[Place, ...] = setup.own["places"] if sees_past_the_question(setup) else ("right",)
     answer = partial(attribute, near=setup.own["near"])
     for episode, points in ordered_episodes(setup):
-        make = partial(example_items, setup.asker, episode, setup.own["orderings"], places)
-        yield Unit(points, len(places), make, answer, GRADIENT_COST)
+        items = example_items(setup.asker, episode, setup.own["orderings"], places)
+        yield Unit(points, len(places), items, answer, GRADIENT_COST)
 
 
-def example_items(
-    asker: Asker,
-    episode: Episode,
-    orderings: int,
-    places: Sequence[Place],
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
+def example_items(asker: Asker, episode: Episode, orderings: int, places: Sequence[Place]) -> ItemMaker:
     """Format A, each prompt knowing which example a token belongs to."""
-    conditions: dict[Place, Condition] = {place: {"question": place} for place in places}
-    for point in points:
+
+    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
         examples, test = drawn(episode, orderings, point)
-        for place, condition in conditions.items():
-            for key, _, _ in still_to_ask(NAME, episode.task.name, [point], [condition], done):
-                encoded, parts = encode_parts(asker.tokenizer, examples, test, place, asker.chat)
-                prompt = closed(encoded, asker.mask_id)
-                yield Item(key, condition, replace(prompt, parts=parts[: len(prompt.ids)]), test.letter)
+        place = cast(Place, condition["question"])
+        encoded, parts = encode_parts(asker.tokenizer, examples, test, place, asker.chat)
+        prompt = closed(encoded, asker.mask_id)
+        return replace(prompt, parts=parts[: len(prompt.ids)]), test.letter
 
-
-def _points(shown: Shown) -> list[Point]:
-    return [
-        Point(name, 1 + entry.condition["example"], entry)
-        for place, name in PLACE_NAMES.items()
-        for entry in shown.entries(NAME)
-        if entry.condition["question"] == place and "example" in entry.condition
-    ]
+    return items_of(NAME, episode.task.name, [{"question": place} for place in places], made)
 
 
 PROBE = Probe(
@@ -122,7 +108,7 @@ PROBE = Probe(
             f"question stands at the left end, in the middle or at the right end of the axis. {COMPARE_BY}",
             x_label="Place of the example in the prompt",
             at="example {}",
-            points=_points,
+            points=named_curves(NAME, "example", "question", PLACE_NAMES, first=1),
             measures=MEASURES,
         ),
     ),

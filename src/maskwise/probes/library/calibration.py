@@ -10,16 +10,14 @@ Format B, k masks; the distractors are drawn afresh for each question. Condition
 models.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-
-import numpy as np
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import afresh_units
 from maskwise.probes.probe import Probe, Setup, Unit, Variant, first_condition
-from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Section, Shown, Summary, TextTable, by_masks
+from maskwise.probes.section import Shown, Summary, TextTable, by_masks, over_masks
 from maskwise.records.record import Record
+from maskwise.scoring.intervals import by_task
 from maskwise.scoring.numbers import between, percent
 from maskwise.scoring.scores import Score
 from maskwise.support.randomness import seed_of
@@ -44,11 +42,8 @@ def units(setup: Setup) -> Iterator[Unit]:
 def accuracy_without_examples(records: Sequence[Record]) -> dict[str, float]:
     """The accuracy of each task with the fewest masks."""
     fewest = min(record.condition["masks"] for record in records)
-    right: dict[str, list[bool]] = defaultdict(list)
-    for record in records:
-        if record.condition["masks"] == fewest:
-            right[record.task].append(record.correct)
-    return {task: float(np.mean(found)) for task, found in sorted(right.items())}
+    right = by_task((record.task, record.correct) for record in records if record.condition["masks"] == fewest)
+    return {task: float(found.mean()) for task, found in sorted(right.items())}
 
 
 def excluded_tasks(records: Sequence[Record]) -> list[str]:
@@ -84,10 +79,9 @@ def _excluded(summary: Summary) -> str:
 def _in_words(shown: Shown) -> list[str]:
     if NAME not in shown.summary.extras:
         return ["not run"]
-    lines = [f"Excluded: {_excluded(shown.summary)}", f"The rule: {RULE}"]
-    return lines + [
-        f"{name}: {over_all} over all tasks, {kept} over those kept" for name, over_all, kept in _rows(shown.summary)
-    ]
+    rows = _rows(shown.summary)
+    lines = [f"{name}: {over_all} over all tasks, {kept} over those kept" for name, over_all, kept in rows]
+    return [f"Excluded: {_excluded(shown.summary)}", f"The rule: {RULE}", *lines]
 
 
 PROBE = Probe(
@@ -106,18 +100,15 @@ PROBE = Probe(
     questions=lambda settings: len(settings.tasks) * min(settings.points, settings.parameters[NAME]["questions"]),
     tables=_tables,
     sections=(
-        Section(
+        over_masks(
             title="Which tasks can be answered without examples?",
             question="The questions of each task among distractors alone, on a seed of their own. Where the rule shows "
             "in the options, the right answer says nothing about the use of context.",
             paper="Not in the paper, whose scores are means over all 16 tasks.",
             how_to_read="On the dotted line the model guesses. Scores are given over all tasks and also over "
             "the tasks that need examples.",
-            x_label=MASKS_AT_THE_END,
-            at=WITH_MASKS,
             points=by_masks(NAME),
             says=_in_words,
-            spread=True,
         ),
     ),
 )

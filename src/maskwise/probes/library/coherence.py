@@ -7,7 +7,7 @@ Condition: {"puzzle": "copy", "rule": "random", "speed": "2 a step"}; the tasks 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -19,11 +19,11 @@ from maskwise.models.text_model import TextModel
 from maskwise.probes.checked import AS_SERVED
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.paces import ITEMS, Pace, paces
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit, units_of
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, ItemMaker, Probe, Setup, Unit, items_of, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
-from maskwise.records.record import Key, Record, condition_text, still_to_ask
+from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import Claim, by_point, judged
-from maskwise.scoring.intervals import mean_over_tasks
+from maskwise.scoring.intervals import Estimate, mean_over_tasks
 from maskwise.scoring.numbers import between, percent
 from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt
@@ -33,20 +33,17 @@ from maskwise.tasks.words import Words
 NAME = "coherence"
 SPEED = "tokens_per_pass"
 LITTLE = 0.1  # of the puzzles
+COSTLY = "all in one step solves less than one token a step"
 LEAST_SOLVED = 0.2  # of puzzles one token per step: below it there is nothing that speed could cost
 BLIND = ("random", "margin", "entropy", "left-to-right")  # strategies that look at no drawn token: closed forms hold
 SHOWN = "random"  # its choice of places cannot depend on what is drawn, so the closed forms hold for it
 DECODING_COST = 4
 
 
-# What is asked
-
-
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.puzzles import solve, solve_in_text
 
-    tokenizer, mask_id, seed = setup.asker.tokenizer, setup.asker.mask_id, setup.settings.seed
-    assert mask_id is not None
+    tokenizer, mask_id, seed = setup.asker.tokenizer, setup.asker.mask, setup.settings.seed
     try:
         puzzles = draw_puzzles(tokenizer, mask_id, setup.words, setup.own["puzzles"], seed)
     except UserError as problem:
@@ -55,11 +52,11 @@ def units(setup: Setup) -> Iterator[Unit]:
     in_text = isinstance(setup.model, TextModel)
     for name in NAMES:
         for pace in [Pace(AS_SERVED)] if in_text else paces():
-            make = partial(puzzle_items, tokenizer, name, puzzles[name], pace)
+            items = puzzle_items(tokenizer, name, puzzles[name], pace)
             answer: Any = partial(solve, name=name, pace=pace, puzzles=puzzles[name], seed=seed)
             if in_text:
                 answer = partial(solve_in_text, puzzles=puzzles[name], seed=seed)
-            yield from units_of(len(puzzles[name]), 1, make, answer, DECODING_COST)
+            yield from units_of(len(puzzles[name]), 1, items, answer, DECODING_COST)
 
 
 def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: int) -> dict[Name, list[PuzzlePrompt]]:
@@ -71,32 +68,20 @@ def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: i
     }
 
 
-def puzzle_items(
-    tokenizer: Any,
-    name: Name,
-    puzzles: Sequence[PuzzlePrompt],
-    pace: Pace,
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    for key, point, condition in still_to_ask(NAME, name, points, [{"puzzle": name, **pace.condition}], done):
+def puzzle_items(tokenizer: Any, name: Name, puzzles: Sequence[PuzzlePrompt], pace: Pace) -> ItemMaker:
+    def made(point: int, _: Condition) -> tuple[Prompt, str]:
         asked = puzzles[point]
         right = tokenizer.decode(min(asked.puzzle.answers)).strip()
-        row = len(asked.ids) - ITEMS
-        yield Item(key, condition, Prompt(asked.ids, row, asked.puzzle.items[0], ITEMS), right)
+        return Prompt(asked.ids, len(asked.ids) - ITEMS, asked.puzzle.items[0], ITEMS), right
 
-
-# What is measured
+    return items_of(NAME, name, [{"puzzle": name, **pace.condition}], made)
 
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     """An answer of many tokens, each of its own step, has no one confidence or entropy."""
     known = [(record.task, record.evidence[SPEED]) for record in group if SPEED in record.evidence]
-    if not known:
-        return [entry.changed(confidence=UNSET, entropy=UNSET)]
-    speed = mean_speed(known)
-    speeds = dict(zip((SPEED, f"{SPEED}_low", f"{SPEED}_high"), speed, strict=True))
-    return [entry.changed(confidence=UNSET, entropy=UNSET, **(evidence_means(group) | speeds))]
+    speeds = {} if not known else evidence_means(group) | Estimate.of(mean_speed(known)).named(SPEED)
+    return [entry.changed(confidence=UNSET, entropy=UNSET, **speeds)]
 
 
 def mean_speed(speeds: Sequence[tuple[str, float]]) -> tuple[float, float | None, float | None]:
@@ -160,21 +145,10 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 
 def _claim(puzzle: str, measure: str, lost: list[float], enough: bool) -> Claim:
-    if puzzle == "copy":
-        return judged("speed-copy", "copy: nothing is coupled, so one step costs little", measure, lost, "points",
-                      nothing=LITTLE, asked=LITTLE, less=True, bounds=(-1, 1), enough=enough)  # fmt: skip
-    return judged(
-        f"speed-{puzzle}",
-        f"{puzzle}: all in one step solves less than one token a step",
-        measure,
-        lost,
-        "points",
-        bounds=(-1, 1),
-        enough=enough,
-    )
-
-
-# How it is shown
+    little = puzzle == "copy"
+    words = "nothing is coupled, so one step costs little" if little else COSTLY
+    claim = partial(judged, f"speed-{puzzle}", f"{puzzle}: {words}", measure, lost, "points", bounds=(-1, 1))
+    return claim(nothing=LITTLE, asked=LITTLE, less=True, enough=enough) if little else claim(enough=enough)
 
 
 def _points(shown: Shown) -> list[Point]:
@@ -185,13 +159,9 @@ def _points(shown: Shown) -> list[Point]:
 
 
 def _ideal_point(entry: Entry, name: str) -> Point:
-    ideal = {
-        "accuracy": entry.measures["ideal"],
-        "low": None,
-        "high": None,
-        "condition": entry.condition | {"puzzle": name},
-    }
-    return Point(name, entry.measures["ideal_speed"], entry.changed(**ideal))
+    condition, ideal = entry.condition | {"puzzle": name}, entry.measures["ideal"]
+    perfect = entry.changed(accuracy=ideal, low=None, high=None, condition=condition)
+    return Point(name, entry.measures["ideal_speed"], perfect)
 
 
 def _areas_in_words(shown: Shown) -> list[str]:
@@ -201,10 +171,8 @@ def _areas_in_words(shown: Shown) -> list[str]:
         rule, area = pair
         return f"{rule} {area['aup']:.2f} (perfect: {area['ideal']:.2f})"
 
-    lines = [
-        f"{one.condition['puzzle']}: {percent(one.accuracy)} solved, decoded as served ({between(one.low, one.high)})"
-        for one in _as_served(shown.entries(NAME))
-    ]
+    served = _served_rows(shown.entries(NAME))
+    lines = [f"{puzzle}: {right} solved, decoded as served ({ends})" for puzzle, right, ends, _ in served]
     for puzzle, rules in shown.summary.extras.get("aup", {}).items():
         if not any(area["aup"] for area in rules.values()):
             lines.append(f"{puzzle}: never solved, under any rule")
@@ -215,15 +183,15 @@ def _areas_in_words(shown: Shown) -> list[str]:
     return lines
 
 
-def _as_served(entries: Sequence[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.condition["rule"] == AS_SERVED]
+def _served_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
+    served = (entry for entry in entries if entry.condition["rule"] == AS_SERVED)
+    return [(e.condition["puzzle"], percent(e.accuracy), between(e.low, e.high), str(e.n)) for e in served]
 
 
 def _area_table(summary: Summary) -> list[TextTable]:
     by_puzzle = summary.extras.get("aup")
-    if served := _as_served(summary.probes.get(NAME, [])):
-        rows = [(e.condition["puzzle"], percent(e.accuracy), between(e.low, e.high), str(e.n)) for e in served]
-        return [TextTable("coherence, decoded as served", ("puzzle", "solved", "95 % interval", "n"), rows)]
+    if served := _served_rows(summary.probes.get(NAME, [])):
+        return [TextTable("coherence, decoded as served", ("puzzle", "solved", "95 % interval", "n"), served)]
     if not by_puzzle:
         return []
 
@@ -237,7 +205,7 @@ def _area_table(summary: Summary) -> list[TextTable]:
 PROBE = Probe(
     name=NAME,
     group="coherence",
-    about="puzzles whose tokens hang together, under every strategy",
+    about="puzzles with dependent tokens, under every strategy",
     condition={"puzzle": str, "rule": str, "speed": str},
     evidence={"tokens_per_pass": float | UnsetType, "ideal": float | UnsetType, "ideal_speed": float | UnsetType},
     units=units,
@@ -254,7 +222,7 @@ PROBE = Probe(
     tables=_area_table,
     sections=(
         Section(
-            title="What does speed cost where tokens hang together?",
+            title="What does speed cost if tokens depend on each other?",
             question="Copy four words; replace one of them; shuffle them. Tokens are drawn, one, two or four a step. "
             "Does what was drawn together fit together?",
             paper="Not in the paper; the tasks and their closed forms are standard: four at once solve shuffle with "

@@ -26,33 +26,15 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from maskwise.probes.known_tokens import (
-    SKILL,
-    by_source,
-    known_evidence,
-    known_items,
-    known_sequences,
-    pooled,
-    scored_in_words,
-    skill_units,
-    sources_in_words,
-)
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_of
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
+from maskwise.probes import known_tokens
+from maskwise.probes.known_tokens import SKILL, known_sequences, known_units, scored_in_words, skill_units
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit
+from maskwise.probes.section import Entry, Point, Section, Shown, as_share, in_unit, mark_place, without_accuracy
 from maskwise.records.record import Evidence, Record
-from maskwise.scoring.numbers import between, number, percent, points, points_between, tenths
-from maskwise.scoring.reliability import (
-    FEWEST,
-    TEMPERATURES,
-    Predictions,
-    auroc,
-    best_temperature,
-    calibration_error,
-    choose_threshold,
-    overconfidence,
-    reliability,
-    share_over_sequences,
-)
+from maskwise.scoring import reliability
+from maskwise.scoring.intervals import ENDS
+from maskwise.scoring.numbers import between, number, percent, points_between, tenths
+from maskwise.scoring.reliability import TEMPERATURES, Predictions
 from maskwise.tasks.checkable import CHECKED
 
 NAME = "confidence"
@@ -66,21 +48,14 @@ SMALL_GAP = 0.05  # of confidence over accuracy, below which there is nothing to
 DECODING_COST = 4
 
 
-# What is asked
-
-
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.commits import watch_commits
 
     for source, listed in known_sequences(setup, NAME).items():
         for rule in setup.own["rules"]:
-            make = partial(known_items, setup.asker, NAME, source, listed, {"rule": rule})
             answer = partial(watch_commits, rule=rule, seed=setup.settings.seed)
-            yield from units_of(len(listed), 1, make, answer, DECODING_COST)
+            yield from known_units(setup, NAME, source, listed, {"rule": rule}, answer, DECODING_COST)
     yield from skill_units(setup, NAME, {"rule": SKILL})
-
-
-# What is measured
 
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
@@ -95,14 +70,14 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
     sure, right, share, nll = ([record.evidence[f"{prefix}{name}"] for record in group] for name in LOOKED_AT)
     found = Predictions.of(sure, right)
     masked = np.array([value for listed in share for value in listed])
-    chosen = choose_threshold(found, np.array([record.point % 2 == 0 for record in group]))
+    chosen = reliability.choose_threshold(found, np.array([record.point % 2 == 0 for record in group]))
     estimates = {
-        "error": calibration_error(found),
-        "gap": overconfidence(found),
-        "auroc": auroc(found),
-        "temperature": best_temperature(np.array(nll, dtype=float)),
+        "error": reliability.calibration_error(found),
+        "gap": reliability.overconfidence(found),
+        "auroc": reliability.auroc(found),
+        "temperature": reliability.best_temperature(np.array(nll, dtype=float)),
         "verified": chosen.verified,
-        "right": share_over_sequences(found.per_sequence(found.right), found.per_sequence(np.ones(len(found.sure)))),
+        "right": found.share_right(),
     }
     spread = {name: value for key, one in estimates.items() for name, value in one.named(key).items()}
     return spread | {
@@ -112,12 +87,12 @@ def judged(group: Sequence[Record], of: str) -> Evidence:
         "above": chosen.above,
         "chosen_on": chosen.chosen_on,
         "verified_on": chosen.verified_on,
-        "bins": reliability(found),
+        "bins": reliability.reliability(found),
         "by_share": [
-            {"share": words, "n": int(here.sum()), **overconfidence(found.where(here)).named("gap")}
+            {"share": words, "n": int(here.sum()), **reliability.overconfidence(found.where(here)).named("gap")}
             for low, high, words in SHARES
             for here in [(masked > low) & (masked <= high)]
-            if here.sum() >= FEWEST
+            if here.sum() >= reliability.FEWEST
         ],
     }
 
@@ -127,10 +102,10 @@ def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
     first = next((record.condition for record in records if record.evidence), {})
     kept = ("predictions", "sure", "right", "error", "error_low", "error_high", "auroc", "temperature")
 
-    return by_source(records, first, lambda group: {k: v for k, v in judged(group, MASKED).items() if k in kept})
+    def measured(group: Sequence[Record]) -> Evidence:
+        return {name: value for name, value in judged(group, MASKED).items() if name in kept}
 
-
-# How it is shown
+    return known_tokens.by_source(records, first, measured)
 
 
 def _entries(shown: Shown, of: str) -> dict[str, Entry]:
@@ -173,7 +148,7 @@ def early_and_late(shown: Shown) -> list[str]:
             f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
             for one in listed[:1] + listed[1:][-1:]
         )
-        cancel = ": they partly cancel in the mean" if _opposite(listed) else ""
+        cancel = ": the two errors hide each other in the average" if _opposite(listed) else ""
         lines.append(f"confidence minus share right ({name}) is {ends}{cancel}")
     every = [*drawn.values()][-1]
     return [*lines, _pace_advice(every.measures["by_share"], every.masks)]
@@ -188,7 +163,8 @@ def _opposite(listed: Sequence[Mapping[str, Any]]) -> bool:
 def _pace_advice(listed: Sequence[Mapping[str, Any]], tokens: float) -> str:
     """From all masked positions, which no strategy has selected. tokens: of an answer, mean."""
     if tokens < FEW_TOKENS:
-        return f"what to do: pass questions with longer answers (--data prompts=FILE); {tokens:g} tokens show no pace"
+        cannot = f"answers of {tokens:g} tokens cannot show whether to start or end slowly"
+        return f"what to do: pass questions with longer answers (--data prompts=FILE); {cannot}"
     if len(listed) < 2 or listed[0]["gap_low"] is None or listed[-1]["gap_low"] is None:
         return "what to do: ask more questions (--points); these are too few to compare early with late steps"
     early, late = listed[0], listed[-1]
@@ -213,33 +189,32 @@ def conclusions(shown: Shown) -> list[str]:
         *_nine_of_ten(one, f"commits ({rule})"),
         f"commits ({rule}) {_apart(one)}",
         f"all masked positions {_apart(every)}",
-        "calibration error (root mean square distance from the diagonal, without its small-sample bias): "
-        f"{_error(one)} for commits, {_error(every)} for masked positions",
-        f"confidence ranks right above wrong predictions with AUROC {_estimate(every, 'auroc')}: "
-        + ("it can choose what to commit" if (every["auroc_low"] or 0.0) > 0.5 else "not shown to beat chance, 0.5"),
+        "calibration error (root mean square distance from the diagonal, of either sign, without its small-sample "
+        f"bias): {_error(one)} for commits, {_error(every)} for masked positions",
+        f"confidence ranks right above wrong predictions with AUROC {percent(every['auroc'])} "
+        f"({between(every['auroc_low'], every['auroc_high'])}): "
+        + ("it can choose what to commit" if (every["auroc_low"] or 0.0) > 0.5 else "not shown to beat chance, 50 %"),
         _temperature(every),
-        *sources_in_words(
-            _sources(shown),
-            "share right and mean confidence",
-            lambda one: f"{percent(one['right'])} and {percent(one['sure'])}",
-        ),
+        *known_tokens.sources_in_words(_sources(shown), "share right and mean confidence", _right_and_sure),
         threshold_advice(every, *(threshold.measures["by_share"][-1:] if threshold else ())),
     ]
 
 
 def _nine_of_ten(measured: Mapping[str, Any], what: str) -> list[str]:
     """Of the highest tenth of the confidence scale; nothing where there are too few predictions."""
-    said, apart, listed = f"of the {what} with a confidence of 0.9 or more are right", "", measured["by_share"]
-    if _opposite(listed):
-        early, late = (points(one["gap"]) for one in (listed[0], listed[-1]))
-        signs = ("low", "high") if listed[0]["gap"] < 0 else ("high", "low")
-        apart = f" but too {signs[0]} early ({early}) and too {signs[1]} late ({late}): they partly cancel in the mean"
+    listed, off = measured["by_share"], list[str]()
+    for one, when in zip((*listed[:1], *listed[1:][-1:]), ("early", "late"), strict=False):
+        if one["gap_low"] is not None and (one["gap_low"] > 0 or one["gap_high"] < 0):
+            side = f"{'above' if one['gap'] > 0 else 'below'} {'it' if off else 'the share right'}"
+            off.append(f"{tenths(100 * abs(one['gap']))} points {side} {when} ({one['share']} masked)")
+    apart = f". Over commits of all confidences the mean confidence is {' and '.join(off)}" if off else ""
     top = [one for one in measured["bins"] if one["sure"] >= 0.9]
+    said = f"of {what} at a confidence of 0.9 or more are right"
     return [f"{percent(one['right'])} {said} ({between(one['low'], one['high'])}){apart}" for one in top]
 
 
 def _error(measured: Mapping[str, Any]) -> str:
-    value, low, high = (100 * (measured[f"error{end}"] or 0.0) for end in ("", "_low", "_high"))
+    value, low, high = (100 * (measured[f"error{end}"] or 0.0) for end in ENDS)
     return f"{tenths(value)} points ({tenths(low)} to {tenths(high)})"
 
 
@@ -247,77 +222,86 @@ def _sources(shown: Shown) -> Mapping[str, Evidence]:
     return shown.summary.extras.get("confidence_by_source", {})
 
 
+def _right_and_sure(one: Mapping[str, Any]) -> str:
+    return f"{percent(one['right'])} and {percent(one['sure'])}"
+
+
 def _apart(measured: Mapping[str, Any]) -> str:
     low, high = measured["gap_low"], measured["gap_high"]
-    verdict = "not shown to be off by 5 points or more"
+    verdict = "not shown to be over- or underconfident on average"
     if _opposite(measured["by_share"]):
-        verdict = "off early and late in opposite directions that partly cancel in this mean"
-    elif low is not None and low > SMALL_GAP:
-        verdict = "overconfident"
-    elif high is not None and high < -SMALL_GAP:
-        verdict = "underconfident"
+        verdict = "off early and late in opposite directions, which hide each other in this average"
     elif low is not None and low > -SMALL_GAP and high < SMALL_GAP:
         verdict = "calibrated on average to within 5 points"
-    ends = "" if low is None else f" (confidence minus share right: {between(low, high)})"
+    elif low is not None and (low > 0 or high < 0):
+        verdict = f"{'over' if low > 0 else 'under'}confident on average"
+        verdict += "" if low > SMALL_GAP or high < -SMALL_GAP else ", by 5 points or more not shown"
+    ends = "" if low is None else f" (confidence minus share right: {points_between(measured['gap'], low, high)})"
     shares = f"{percent(measured['right'])} right at a mean confidence of {percent(measured['sure'])}"
     return f"are {shares}, {verdict}{ends}"
 
 
-def _estimate(measured: Mapping[str, Any], name: str, digits: int = 2) -> str:
-    low, high = (number(measured[f"{name}_{end}"], digits) for end in ("low", "high"))
-    return f"{number(measured[name], digits)} ({low} to {high})"
+def _estimate(measured: Mapping[str, Any], name: str) -> str:
+    value, low, high = (number(measured[name + end]) for end in ENDS)
+    return f"{value} ({low} to {high})"
 
 
 def _temperature(measured: Mapping[str, Any]) -> str:
-    value, low, high = (measured[f"temperature{end}"] for end in ("", "_low", "_high"))
+    value, low, high = (measured[f"temperature{end}"] for end in ENDS)
     says = f"dividing the logits by {_estimate(measured, 'temperature')} minimises the negative log-likelihood"
     if value >= TEMPERATURES[-1] or value <= TEMPERATURES[0]:
         return f"{says}: the end of the range tried, so the confidence carries little information"
     if low is None or low <= 1 <= high:
         return f"{says}: no change is called for"
-    return f"{says}: {'its probabilities are too sharp' if value > 1 else 'its probabilities are too flat'}"
+    return f"{says}: its probabilities are {'too sharp (overconfident)' if value > 1 else 'too flat (underconfident)'}"
 
 
 def threshold_advice(measured: Mapping[str, Any], late: Mapping[str, Any] | None = None) -> str:
     """From all masked positions, because `threshold` commits every one that is sure enough. late: its last commits."""
-    tau = measured["threshold"]
+    tau, low, high = (measured[name] for name in ("threshold", "verified_low", "verified_high"))
     if tau is None:
         return "what to do: commit one token per step; at no confidence are nine of ten masked positions right"
+    shown = "shown" if (low or 0.0) >= 0.9 else "not reached" if (high or 0.0) < 0.9 else "not yet shown"
     found = (
-        f"the target is nine of ten right: at a confidence of {tau:g} or more, {percent(measured['verified'])} were "
-        f"right ({between(measured['verified_low'], measured['verified_high'])}) on {measured['verified_on']} other "
-        f"sequences, in right contexts (fewer after errors), and {percent(measured['above'])} of the positions are "
-        "that confident"
+        f"{percent(measured['verified'])} of the predictions at or above tau={tau:g} were right ({between(low, high)})"
+        f", on {measured['verified_on']} sequences that did not choose it: nine of ten is {shown}. "
+        f"{percent(measured['above'])} of the masked positions are that confident. Measured in right contexts: after "
+        "the model's own errors expect fewer right predictions"
     )
     if measured["verified"] < 0.9:
-        missed = "missed" if (measured["verified_high"] or 0.0) < 0.9 else "not confirmed"
-        return f"what to do: ask more questions (--points) before you use a threshold; {found}: {missed}"
+        return f"what to do: ask more questions (--points) before you use a threshold. {found}"
     compare = f"maskwise advise --rules low-confidence,threshold:tau={tau:g}"
-    if late is not None and late["gap"] > SMALL_GAP:
-        return (
-            f"what to do: do not decode with --rule threshold before you have compared it on your questions ({compare})"
-            f"; confidence minus share right of its late commits ({late['share']} masked) is "
-            f"{points_between(late['gap'], late['gap_low'], late['gap_high'])}; {found}"
+    if late is not None and (late["gap_low"] or 0.0) > 0:
+        shown = "not shown for late commits"
+        found += (
+            f". In the late commits of threshold ({late['share']} masked) the confidence is too high: "
+            f"{points_between(late['gap'], late['gap_low'], late['gap_high'])} above the share right"
         )
-    return (
-        f"what to do: decode with --rule threshold --parameter tau={tau:g}; {found}; to compare it with others on your "
-        f"questions: {compare}"
-    )
+    if shown != "shown":
+        return f"what to do: compare the candidate tau={tau:g} on your questions before you use it ({compare}). {found}"
+    do = f"what to do: decode with --rule threshold --parameter tau={tau:g}"
+    return f"{do}. {found}. To compare it with others on your questions: {compare}"
 
+
+of_answers = partial(
+    Section, masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: as many as the right answer has tokens"
+)
 
 PROBE = Probe(
     name=NAME,
     group="evidence",
     about="whether predictions are right as often as their probability says (--data prompts=, gsm8k=)",
     condition={"rule": str},
-    evidence=known_evidence({prefix + name: kind for prefix in PREFIX.values() for name, kind in LOOKED_AT.items()}),
+    evidence=known_tokens.known_evidence(
+        {prefix + name: kind for prefix in PREFIX.values() for name, kind in LOOKED_AT.items()}
+    ),
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"questions": 32, "rules": STRATEGIES},
     quick={"questions": 12, "rules": ("low-confidence", "random")},
     not_causal=NO_MASK_TOKEN,
     not_blocks=BY_BLOCKS,
-    scored=pooled,
+    scored=known_tokens.pooled,
     measures=measures,
     chance=None,
     extras={"confidence_by_source": of_sources},
@@ -329,7 +313,7 @@ PROBE = Probe(
         "threshold": "9 of 10 at",
     },
     sections=(
-        Section(
+        of_answers(
             name="reliability",
             title="Is 0.9 right nine times out of ten?",
             question="Answers whose every token is known are decoded under several strategies. How often is a "
@@ -337,11 +321,13 @@ PROBE = Probe(
             "chose; all masked positions are those it chose from.",
             paper="Not in the paper. Every prediction is judged in a right context: after an error the right token is "
             "written. A decoder that goes on from its own errors does worse. Adaptive strategies (threshold, factor; "
-            "arXiv 2505.22618) commit by confidence, so they are as good as it is.",
+            "arXiv 2505.22618) commit by confidence, so they are as good as the confidence.",
             how_to_read="On the diagonal a confidence means what it says. Below it the model is overconfident, and a "
             "threshold commits more wrong tokens than it promises. Tenths with fewer than 10 predictions have no "
-            "mark. low-confidence commits the most confident tokens, threshold those of 0.9 or more. Sources: embedded "
-            "few-shot questions, values recalled from a list, copied words, words of a Markov source.",
+            "mark, and the line between marks is no measurement. low-confidence commits the most confident token of a "
+            "step; threshold every token of 0.9 or more or, if none reaches it, the most confident one. Sources: "
+            "embedded are few-shot questions; recall, values from a list; copy, copied words; markov, words drawn "
+            "from a Markov chain. scored: the sources that the model can do.",
             x_label="Confidence",
             at="confidence {}",
             points=_diagram,
@@ -349,28 +335,20 @@ PROBE = Probe(
             caption="Mark: predictions of a tenth of the scale, at their mean; band: 95 % interval over sequences.",
             says=conclusions,
             diagonal=True,
-            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: as many as the right answer has tokens",
         ),
-        Section(
+        of_answers(
             name="confidence-by-share",
             title="Is it overconfident early or late?",
             question="The same predictions, by the share of the answer that was still masked.",
-            paper="Not in the paper.",
             how_to_read="Above 0 the confidence is higher than the share of right predictions. In answers of 4 tokens "
             "or more, marks that are highest on the left say that parallel decoding should start slowly, on the right "
             "that it should end slowly.",
             x_label="Share of the answer still masked",
-            at="{}",
             x_names=("> 3/4", "> 1/2", "> 1/4", "≤ 1/4"),  # for a narrow page
             points=_by_share,
-            measures=(
-                Measure(
-                    "gap", "Confidence minus share right, points", "gap_low", "gap_high", percent=False, unit="points"
-                ),
-            ),
+            measures=(in_unit("points", "gap", "Confidence minus share right, points"),),
             caption="Mark: mean; whisker: 95 % interval over sequences.",
             says=early_and_late,
-            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: as many as the right answer has tokens",
         ),
     ),
 )

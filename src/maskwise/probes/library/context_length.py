@@ -53,15 +53,9 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         for length, side in ((lengths[-1], 1.0), (lengths[0], -1.0))
         for masks, sign in ((FEW, 1.0), (more[0], -1.0))
     ]
-    return [
-        contrast_claim(
-            "gap-grows",
-            "masks worth a share of the length cost more in a longer prompt",
-            f"gap with {lengths[-1]} distractors less gap with {lengths[0]}",
-            records,
-            weights_of(NAME, weighted),
-        )
-    ]
+    claim = "masks worth a share of the length cost more in a longer prompt"
+    measure = f"gap with {lengths[-1]} distractors less gap with {lengths[0]}"
+    return [contrast_claim("gap-grows", claim, measure, records, weights_of(NAME, weighted))]
 
 
 PROBE = Probe(

@@ -16,25 +16,26 @@ accuracies under k masks, their means a_k, and c = 1/3:
 Both are ratios of means. All intervals are over questions, the three rules of a question together.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import numpy as np
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.library.mask_count import MASK_TAX
-from maskwise.probes.probe import POINTS_PER_UNIT, Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit
-from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown, named_curves
-from maskwise.records.groups import GroupedRecords, groups_of
-from maskwise.records.record import Condition, Key, Record, make_key
+from maskwise.probes.probe import POINTS_PER_UNIT, Asker, ItemMaker, Probe, ScoreRule, Sentences, Setup, Unit, items_of
+from maskwise.probes.section import Point, Shown, named_curves, over_masks
+from maskwise.records.groups import GroupedRecords, groups_of, values_of
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.repeated_questions import by_question
-from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, share_of_skill, tables
+from maskwise.scoring.scores import Score, Tables, bootstrapped, null_score, share_of_skill, skill_lost, tables
 from maskwise.support.typed import Count
-from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast, ContrastTask, draw_contrast
+from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast, draw_contrast
 from maskwise.tasks.episodes import CHANCE
-from maskwise.tasks.prompts import encode_question, opened
-from maskwise.tasks.words import Words, split_words
+from maskwise.tasks.prompts import Encoded, Prompt, encode_question, opened
+from maskwise.tasks.words import split_words
 
 NAME = "contrast"
 PLACES = {
@@ -53,41 +54,29 @@ def units(setup: Setup) -> Iterator[Unit]:
     among = settings.distractors if own["among"] is None else own["among"]
     step = POINTS_PER_UNIT // RULES * RULES  # the rules of a question stay together, so that equal prompts meet
     for task in CONTRAST_TASKS[: own["tasks"]]:
-        question = partial(draw_question, task, words, own["relevant"], among, settings.seed)
+        question = partial(draw_contrast, task, *words, own["relevant"], among, seed=settings.seed)
         for first in range(0, count, step):
             points = range(first, min(first + step, count))
-            yield Unit(points, len(conditions), partial(contrast_items, setup.asker, task.name, question, conditions))
-
-
-def draw_question(
-    task: ContrastTask, words: tuple[Words, Words], relevant: int, distractors: int, seed: int, question: int
-) -> Contrast:
-    shown, held = words
-    return draw_contrast(task, shown, held, relevant, distractors, question, seed)
+            yield Unit(points, len(conditions), contrast_items(setup.asker, task.name, question, conditions))
 
 
 def contrast_items(
-    asker: Asker,
-    task: str,
-    question: "partial[Contrast]",
-    conditions: Sequence[Condition],
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    """Each point, a question under one rule, in each condition that is not yet done."""
-    for point in points:
+    asker: Asker, task: str, question: "partial[Contrast]", conditions: Sequence[Condition]
+) -> ItemMaker:
+    """A point is a question under one rule."""
+
+    @lru_cache(len(PLACES))  # conditions of a point that differ in their masks share a text
+    def encoded(point: int, where: str) -> tuple[Encoded, str]:
         number, rule = divmod(point, RULES)
         drawn = question(number)
         test = drawn.test(rule)
-        encoded = {
-            where: encode_question(asker.tokenizer, drawn.context(rule, where), test, "right", asker.chat)
-            for where in PLACES
-        }
-        for condition in conditions:
-            key = make_key(NAME, task, point, condition)
-            if key not in done:
-                prompt = opened(encoded[str(condition["examples"])], asker.mask_id, int(condition["masks"]))
-                yield Item(key, condition, prompt, test.letter)
+        return encode_question(asker.tokenizer, drawn.context(rule, where), test, "right", asker.chat), test.letter
+
+    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
+        text, letter = encoded(point, str(condition["examples"]))
+        return opened(text, asker.mask_id, int(condition["masks"])), letter
+
+    return items_of(NAME, task, conditions, made)
 
 
 def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
@@ -97,9 +86,6 @@ def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition
     return min((c for c in conditions if c["examples"] == condition["examples"]), key=lambda c: int(c["masks"]))
 
 
-# The scores
-
-
 def question_tables(records: Sequence[Record], conditions: Sequence[Condition]) -> Tables:
     """By task, the share of its three rules that each question got right under each condition: [questions, C]."""
     questions = (by_question(group, RULES, in_full=True) for group in groups_of(records))
@@ -107,19 +93,15 @@ def question_tables(records: Sequence[Record], conditions: Sequence[Condition]) 
 
 
 def contrast_locality(records: Sequence[Record]) -> Score:
-    counts = _counts(records)
+    counts = values_of(records, "masks")
     if not counts:
         return null_score()
     ends: list[Condition] = [{"examples": where, "masks": _few(counts)} for where in ("near", "far")]
-
-    def lost(accuracy: np.ndarray) -> np.ndarray:
-        return share_of_skill(accuracy[:, 0] - accuracy[:, 1], accuracy[:, 0] - CHANCE)
-
-    return bootstrapped(question_tables(records, ends), lost)
+    return skill_lost(question_tables(records, ends))
 
 
 def contrast_mask_tax(records: Sequence[Record]) -> Score:
-    counts = _counts(records)
+    counts = values_of(records, "masks")
     more = [k for k in counts if k > 2]
     if 2 not in counts or not more:
         return null_score()
@@ -130,10 +112,6 @@ def contrast_mask_tax(records: Sequence[Record]) -> Score:
         return share_of_skill(few - accuracy[:, 2:].mean(1), few - CHANCE)
 
     return bootstrapped(question_tables(records, asked), lost)
-
-
-def _counts(records: Sequence[Record]) -> list[int]:
-    return sorted({record.condition["masks"] for record in records})
 
 
 def _few(counts: Sequence[int]) -> int:
@@ -183,13 +161,8 @@ CONTRAST_TAX = ScoreRule(
     title="Mask tax, contrast questions",
     meaning="share of its use of one example lost to masks beyond the second, near and far, on average",
     formula=contrast_mask_tax,
-    sentences=Sentences(
-        topic="Appended masks, contrast questions",
-        claims=MASK_TAX.sentences.claims,
-        change=MASK_TAX.sentences.change,
-        seen=_few_and_many,
-        takes=MASK_TAX.sentences.takes,
-        autoregressive=MASK_TAX.sentences.autoregressive,
+    sentences=replace(
+        MASK_TAX.sentences, topic="Appended masks, contrast questions", seen=_few_and_many, addition=None
     ),
 )
 
@@ -204,7 +177,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
-    about="questions that one example alone decides, near or far, by the number of masks",
+    about="questions whose answer only one example shows, near or far, with more and more masks",
     condition={"examples": str, "masks": Count},
     presets=("default", "full"),
     units=units,
@@ -220,7 +193,7 @@ PROBE = Probe(
     ),
     scores=(LOCALITY, CONTRAST_TAX),
     sections=(
-        Section(
+        over_masks(
             title="Does it use an example that alone decides?",
             question="The options are words of three categories, and one example shows which category is asked for. "
             "The same question is asked under examples of each of the three rules, so whoever does not use the example "
@@ -229,12 +202,9 @@ PROBE = Probe(
             how_to_read="The gap between the upper lines is what distance costs; a falling line is what masks cost. "
             "The line without an example is a check: it lies on a third, or below it where the model does not answer "
             "with a letter.",
-            x_label=MASKS_AT_THE_END,
-            at=WITH_MASKS,
             points=named_curves(NAME, "masks", "examples", PLACES),
             caption="Line: mean over triples of categories; band: 95 % interval. The context is drawn afresh for each "
             "question.",
-            spread=True,
             effect=_effect,
         ),
     ),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.library.unmasking import QUICK_STEP_MASKS, STEP_MASKS, beside_one_step, step_units
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, first_of_same
-from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown
+from maskwise.probes.section import curve, over_masks
 from maskwise.support.typed import Count
 
 NAME = "few-steps"
@@ -16,10 +16,6 @@ NAME = "few-steps"
 
 def units(setup: Setup) -> Iterator[Unit]:
     return step_units(setup, NAME, [({"steps": count}, count, "random") for count in setup.own["steps"]])
-
-
-def _curves(shown: Shown) -> list[Point]:
-    return [Point(f"{entry.condition['steps']} steps", entry.masks, entry) for entry in shown.entries(NAME)]
 
 
 PROBE = Probe(
@@ -37,16 +33,13 @@ PROBE = Probe(
     not_blocks=BY_BLOCKS,
     baseline=first_of_same,
     sections=(
-        Section(
+        over_masks(
             title="And in a few steps?",
             question="The masks are filled in random order in very few steps, as fast decoders do.",
             paper="Relative degradation in 2, 4 and 6 steps: LLaDA-Base 19.7, 14.5 and 12.4 %, LLaDA-Instruct 33.2, "
             "26.5 and 22.8 %; after mask-agnostic tuning about half of it.",
             how_to_read="The flatter a line, the less the canvas' length matters at that speed.",
-            x_label=MASKS_AT_THE_END,
-            at=WITH_MASKS,
-            points=beside_one_step(NAME, _curves),
-            spread=True,
+            points=beside_one_step(NAME, curve(NAME, "masks", "steps", "{} steps")),
         ),
     ),
 )

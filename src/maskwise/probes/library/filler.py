@@ -15,17 +15,15 @@ from msgspec import UnsetType
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Variant
-from maskwise.probes.section import Entry, Lead, Point, Section, Shown
-from maskwise.records.groups import groups_of
-from maskwise.records.record import Condition, Record, condition_text
+from maskwise.probes.section import Entry, Lead, Point, Section, Shown, by_masks
+from maskwise.records.groups import conditions_of, records_of, values_of
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
 from maskwise.support.typed import Count
 from maskwise.tasks.prompts import filler_id as text_filler_id
 
 NAME, MASK_COUNT = "filler", "mask-count"
-
-
 END = "end token"
 CLOSED = 3  # the answer and `].`, which is one token or two
 
@@ -37,17 +35,9 @@ def variants(setup: Setup) -> list[Variant]:
     for filler in setup.own["after_two_masks"]:
         token = filler_token(setup, filler)
         if token is not None:
-            found += [
-                Variant(
-                    NAME,
-                    {"filler": filler, "fillers": k - 2, "format": "B"},
-                    open=True,
-                    masks=2,
-                    fillers=k - 2,
-                    filler_id=token,
-                )
-                for k in visible_counts(setup, NAME, setup.own["mask_counts"])
-            ]
+            for n in (k - 2 for k in visible_counts(setup, NAME, setup.own["mask_counts"])):
+                condition: Condition = {"filler": filler, "fillers": n, "format": "B"}
+                found.append(Variant(NAME, condition, open=True, masks=2, fillers=n, filler_id=token))
     return found
 
 
@@ -73,9 +63,8 @@ def claims(records: Sequence[Record]) -> list[Claim]:
     Measured at the largest number k of masks with a counterpart in fillers (two masks and k - 2 fillers in format B,
     else k fillers in format A): what k masks cost (2 masks less k) less what the fillers cost, question by question.
     """
-    groups = groups_of(records)
-    masks = {group.condition["masks"] for group in groups if group.probe == MASK_COUNT}
-    conditions = asked_once([group.condition for group in groups if group.probe == NAME])
+    masks = values_of(records_of(records, MASK_COUNT), "masks")
+    conditions = conditions_of(records_of(records, NAME))
     for format, own_masks in (("B", 2), (None, 0)):
         asked = [c for c in conditions if c.get("format") == format]
         common = [n for n in {int(c["fillers"]) for c in asked} if n > 0 and n + own_masks in masks]
@@ -89,17 +78,8 @@ def _cost_less(records: Sequence[Record], asked: Sequence[Condition], fillers: i
     none, many = ([c for c in asked if c["fillers"] == n] for n in (0, fillers))
     weighted = [(c, -1 / len(none)) for c in none] + [(c, 1 / len(many)) for c in many]
     weights = weights_of(NAME, weighted) | weights_of(MASK_COUNT, [({"masks": 2}, 1.0), ({"masks": masks}, -1.0)])
-    return contrast_claim(
-        "fillers-cost-less",
-        "fillers cost less than masks",
-        f"lost to {masks} masks less lost to {fillers} fillers",
-        records,
-        weights,
-    )
-
-
-def asked_once(conditions: Sequence[Condition]) -> list[Condition]:
-    return list({condition_text(condition): condition for condition in conditions}.values())
+    measure = f"lost to {masks} masks less lost to {fillers} fillers"
+    return contrast_claim("fillers-cost-less", "fillers cost less than masks", measure, records, weights)
 
 
 def filler_name(filler: str) -> str:
@@ -107,19 +87,18 @@ def filler_name(filler: str) -> str:
 
 
 def _points(shown: Shown) -> list[Point]:
-    """The control with the mask-count curve, which it is compared with.
-
-    x is the number of masks, or of fillers in format A; in format B two masks and fillers count together.
-    """
-    masks = [Point("masks", entry.masks, entry) for entry in shown.entries("mask-count")]
+    """The control with the mask-count curve, which it is compared with."""
+    masks = by_masks(MASK_COUNT, "masks")(shown)
     controls = []
     for entry in shown.entries(NAME):
-        condition, kind = entry.condition, filler_name(entry.condition["filler"])
-        if condition.get("format") == "B":
-            controls.append(Point(f"2 masks, then {kind}", condition["fillers"] + 2, entry))
-        else:
-            controls.append(Point(kind, condition["fillers"], entry))
+        kind, in_format_b = filler_name(entry.condition["filler"]), entry.condition.get("format") == "B"
+        controls.append(Point(f"2 masks, then {kind}" if in_format_b else kind, _with_masks(entry), entry))
     return masks + controls
+
+
+def _with_masks(entry: Entry) -> int:
+    """After two masks fillers stand where the other masks stood, so those are counted with them."""
+    return int(entry.condition["fillers"]) + (2 if entry.condition.get("format") == "B" else 0)
 
 
 def _effect(point: Point, base: Point) -> str:
@@ -136,11 +115,7 @@ def strictest(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _after_masks(entries: Sequence[Entry]) -> list[Entry]:
-    """After two masks fillers stand where the other masks stood, so those are counted with them."""
-    return [
-        entry.changed(masks=entry.condition["fillers"] + (2 if entry.condition.get("format") == "B" else 0))
-        for entry in strictest(entries)
-    ]
+    return [entry.changed(masks=_with_masks(entry)) for entry in strictest(entries)]
 
 
 def _instead(entries: Sequence[Entry]) -> str:
@@ -179,7 +154,6 @@ PROBE = Probe(
             how_to_read="Compare the two lines: masks low and full stops level means the masks themselves distract; "
             "both low means any extra text does.",
             x_label="Masks, or full stops, at the end",
-            at="{}",
             points=_points,
             claims=("fillers-cost-less",),
             spread=True,

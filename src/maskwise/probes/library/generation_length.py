@@ -21,7 +21,7 @@ from maskwise.models.text_model import TextModel
 from maskwise.probes.checked import AS_SERVED, ONE_BLOCK, UNCUT, CanvasLayout, asked_sets, canvas_items, layouts
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, first_of_same, units_of
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable, as_share
+from maskwise.probes.section import Entry, Measure, Point, Shown, Summary, TextTable, as_share, in_unit, over_masks
 from maskwise.records.record import Record
 from maskwise.scoring.intervals import bounded_mean, by_task, stratified_share
 from maskwise.scoring.numbers import between, percent
@@ -36,9 +36,6 @@ UNUSABLE = (
     ("cut", "cut off", "raise --max-new-tokens, or give the model's end token with --end-id"),
 )
 DECODING_COST = 4
-
-
-# What is asked
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -57,12 +54,9 @@ def units(setup: Setup) -> Iterator[Unit]:
             sizes = ", ".join(map(str, left_out))
             setup.note(f"{NAME}: prompts of {asked.longest} tokens leave no room for canvases of {sizes} masks")
         for layout in fitting:
-            make = partial(canvas_items, setup.asker, NAME, asked, layout, layout.condition)
+            items = canvas_items(setup.asker, NAME, asked, layout, layout.condition)
             answer = partial(write, layout=layout, asked=asked, tokens_per_step=own["tokens_per_step"])
-            yield from units_of(len(asked.questions), 1, make, answer, DECODING_COST)
-
-
-# What is measured
+            yield from units_of(len(asked.questions), 1, items, answer, DECODING_COST)
 
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
@@ -82,7 +76,11 @@ def flood(records: Sequence[Record]) -> dict[str, Any] | None:
     Paired over questions; both lengths are cut at the shorter canvas, so that room alone does not count. None where
     there are not two canvases.
     """
-    lengths = _lengths([record for record in records if record.condition["layout"] in UNCUT])
+    lengths: dict[int, dict[tuple[str, int], int]] = {}  # of each canvas, of each question
+    for record in records:
+        if record.condition["layout"] in UNCUT:
+            of_canvas = lengths.setdefault(int(record.condition["canvas"]), {})
+            of_canvas[record.task, record.point] = record.evidence["length"]
     short, most = min(lengths, default=0), max(lengths, default=0)
     shared = sorted(lengths[short].keys() & lengths[most].keys()) if short != most else []
     if not shared:
@@ -90,18 +88,6 @@ def flood(records: Sequence[Record]) -> dict[str, Any] | None:
     lost = [float(min(lengths[short][one], short) - min(lengths[most][one], short)) for one in shared]
     value, low, high = bounded_mean({"": np.array(lost)}, (-short, short))
     return {"value": value, "low": low, "high": high, "n": len(lost), "short": short, "long": most}
-
-
-def _lengths(records: Sequence[Record]) -> dict[int, dict[tuple[str, int], int]]:
-    """{canvas: {question: tokens before the first end token}}"""
-    found: dict[int, dict[tuple[str, int], int]] = {}
-    for record in records:
-        of_canvas = found.setdefault(int(record.condition["canvas"]), {})
-        of_canvas[record.task, record.point] = record.evidence["length"]
-    return found
-
-
-# How it is shown
 
 
 def _points(shown: Shown) -> list[Point]:
@@ -130,17 +116,14 @@ def flood_in_words(shown: Shown) -> list[str]:
         f"{flood_named(found)}: with {found['long']} masks instead of {found['short']} answers end "
         f"{found['value']:.1f} tokens sooner{ends}"
     ]
-    for entry in entries:
-        if entry.condition["canvas"] == most:
-            measured = entry.measures
-            when = measured.get("end_step")
-            first = "" if when is None else f", the first after {100 * when:.0f} % of the steps"
-            flooded = measured.get("end_share")
-            share = "" if flooded is None else f", {100 * flooded:.0f} % of the canvas end tokens{first}"
-            lines.append(
-                f"{entry.condition['layout']}, {most} masks: {100 * (entry.accuracy or 0.0):.0f} % right, answers of "
-                f"{measured['length']:.1f} tokens{share}"
-            )
+    for entry in (entry for entry in entries if entry.condition["canvas"] == most):
+        when, flooded = entry.measures.get("end_step"), entry.measures.get("end_share")
+        first = "" if when is None else f", the first after {100 * when:.0f} % of the steps"
+        share = "" if flooded is None else f", {100 * flooded:.0f} % of the canvas end tokens{first}"
+        lines.append(
+            f"{entry.condition['layout']}, {most} masks: {100 * (entry.accuracy or 0.0):.0f} % right, answers of "
+            f"{entry.measures['length']:.1f} tokens{share}"
+        )
     return lines
 
 
@@ -169,6 +152,13 @@ def _flood_table(summary: Summary) -> list[TextTable]:
     row = (f"{found['long']} masks instead of {found['short']}", f"{found['value']:.1f}", ends, str(found["n"]))
     return [TextTable(f"{NAME}: {flood_named(found)}", ("one block", "tokens sooner", "95 % interval", "n"), [row])]
 
+
+over_canvases = partial(
+    over_masks,
+    x_label="Masks of the canvas",
+    points=_points,
+    masks=lambda shown: "masks: as many as the canvas has, or one block of a growing one",
+)
 
 PROBE = Probe(
     name=NAME,
@@ -205,7 +195,7 @@ PROBE = Probe(
     },
     tables=_flood_table,
     sections=(
-        Section(
+        over_canvases(
             title="What does the size of the canvas do to its answers?",
             question="The same questions are answered on canvases of more and more masks: all at once, in blocks, and "
             "on a canvas that grows. An answer needs no more room than it has tokens. Does the rest change it?",
@@ -213,19 +203,11 @@ PROBE = Probe(
             "canvases: LLaDA-Instruct was given rules against them (arXiv 2502.09992; forbid_end, late_end).",
             how_to_read="Level lines are what one would hope for. Where answers get shorter and wrong as the canvas "
             "grows, end tokens flood it; blocks or a growing canvas that stay level are the remedy.",
-            x_label="Masks of the canvas",
-            at="{} masks",
-            points=_points,
-            measures=(
-                Measure("accuracy", "Right answers"),
-                Measure("length", "Tokens of the answer", "length_low", "length_high", percent=False, unit="tokens"),
-            ),
+            measures=(Measure("accuracy", "Right answers"), in_unit("tokens", "length", "Tokens of the answer")),
             caption="Line: mean over questions; band: 95 % interval.",
-            spread=True,
             says=flood_in_words,
-            masks=lambda shown: "masks: as many as the canvas has, or one block of a growing one",
         ),
-        Section(
+        over_canvases(
             name="unusable-answers",
             title="How many answers are empty or cut off?",
             question="An answer is empty where no text stands before the first end token, and cut off where the canvas "
@@ -234,18 +216,13 @@ PROBE = Probe(
             how_to_read="The share of end tokens should grow with the canvas, because answers keep their length. Empty "
             "answers on long canvases are the flood of end tokens. Answers cut off on short canvases need a longer "
             "one; where all are cut off on every canvas, the model does not end its answers.",
-            x_label="Masks of the canvas",
-            at="{} masks",
-            points=_points,
             measures=(
                 as_share("end_share", "End tokens"),
                 as_share("empty", "Empty answers"),
                 as_share("cut", "Answers cut off"),
             ),
             caption="Line: share over questions; band: 95 % interval.",
-            spread=True,
             says=empty_and_cut,
-            masks=lambda shown: "masks: as many as the canvas has, or one block of a growing one",
         ),
     ),
 )

@@ -7,9 +7,9 @@ the length.
 from collections.abc import Iterator
 from functools import partial
 
-from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units
+from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units, over_shares
 from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Unit, first_condition
-from maskwise.probes.section import Measure, Section
+from maskwise.probes.section import Measure
 from maskwise.tasks.datasets import HOTPOTQA as NAME
 
 
@@ -32,14 +32,11 @@ PROBE = Probe(
     baseline=first_condition,
     chance=0.5,
     sections=(
-        Section(
+        over_shares(
             title="And in questions about real text?",
             question="HotpotQA questions with two options, the supporting facts as context, one example, and masks "
             "worth a share of the length.",
             paper="LLaDA-Base breaks at about 5 % of the length in masks; the tuned model stays level.",
-            how_to_read="A level line is what one would hope for.",
-            x_label="Extra masks (% of the length)",
-            at="{} %",
             points=partial(by_share, NAME),
             measures=(Measure("accuracy", "Accuracy", chance=0.5),),
             caption="Line: accuracy; band: 95 % interval over questions.",

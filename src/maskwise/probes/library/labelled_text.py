@@ -6,9 +6,9 @@ After the data sets of paper probe 11, format B. Condition: {"share": 0.05}; the
 from collections.abc import Iterator
 from functools import partial
 
-from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units
+from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units, over_shares
 from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Unit, first_condition
-from maskwise.probes.section import Measure, Section
+from maskwise.probes.section import Measure
 from maskwise.tasks.datasets import READERS, has_labels
 
 NAME = "labelled-text"
@@ -33,13 +33,10 @@ PROBE = Probe(
     baseline=first_condition,
     chance=None,
     sections=(
-        Section(
+        over_shares(
             title="And in ordinary classification?",
             question="Texts and labels of the data sets given, a few examples, and masks worth a share of the length.",
             paper="Not in the paper in this form; the data sets are those usual for in-context learning.",
-            how_to_read="A level line is what one would hope for.",
-            x_label="Extra masks (% of the length)",
-            at="{} %",
             points=partial(by_share, NAME),
             measures=(Measure("accuracy", "Accuracy"),),
             caption="Line: mean over data sets; band: 95 % interval over questions.",

@@ -5,27 +5,16 @@ log-likelihood (decoding/likelihood.py), with more and more masks after them. Th
 every number of masks. Condition: {"masks": 64}; the record's nll is in nats per token.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 from msgspec import UNSET
 
 from maskwise.probes.checked import AskedSet, asked_sets
-from maskwise.probes.probe import (
-    NO_MASK_TOKEN,
-    VARIES_MASKS,
-    Asker,
-    Item,
-    Probe,
-    Setup,
-    Unit,
-    first_condition,
-    units_of,
-    with_nll,
-)
-from maskwise.probes.section import Entry, Section, Shown, by_masks, in_nats
-from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, first_condition, units_for, with_nll
+from maskwise.probes.section import Entry, Shown, by_masks, in_nats, over_masks
+from maskwise.records.record import Condition, Record
 from maskwise.support.typed import Count
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
@@ -44,20 +33,15 @@ def units(setup: Setup) -> Iterator[Unit]:
         if len(counts) < len(own["mask_counts"]):
             setup.note(f"{NAME}: {asked.name} leaves room for {max(room, 0)} masks, more were not asked")
         for count in counts:
-            make = partial(answer_items, setup.asker, asked, count)
+            made, points = partial(answer_prompt, setup.asker.mask, asked), len(asked.questions)
             answer = partial(score_answers, asked=asked, masks=count, samples=own["samples"], seed=setup.settings.seed)
-            yield from units_of(len(asked.questions), 1, make, answer, own["samples"])
+            yield from units_for(NAME, asked.name, points, [{"masks": count}], made, answer, own["samples"])
 
 
-def answer_items(
-    asker: Asker, asked: AskedSet, masks: int, points: Sequence[int], done: Collection[Key]
-) -> Iterator[Item]:
-    assert asker.mask_id is not None
-    conditions: list[Condition] = [{"masks": masks}]
-    for key, point, condition in still_to_ask(NAME, asked.name, points, conditions, done):
-        one = asked.questions[point]
-        ids = (*one.ids, *one.answer_ids, *[asker.mask_id] * masks)
-        yield Item(key, condition, Prompt(ids, len(one.ids), one.answer_ids[0], masks), one.answer.strip())
+def answer_prompt(mask_id: int, asked: AskedSet, point: int, condition: Condition) -> tuple[Prompt, str]:
+    one, masks = asked.questions[point], int(condition["masks"])
+    ids = (*one.ids, *one.answer_ids, *[mask_id] * masks)
+    return Prompt(ids, len(one.ids), one.answer_ids[0], masks), one.answer.strip()
 
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
@@ -107,7 +91,7 @@ PROBE = Probe(
     extras={MOVED: movement},
     columns={"nll": "NLL (nats per token)"},
     sections=(
-        Section(
+        over_masks(
             title="Do masks after an answer change its score?",
             question="Right answers are scored as options of a multiple-choice task are, with more and more masks "
             "after them, which state only how much room follows.",
@@ -115,11 +99,9 @@ PROBE = Probe(
             how_to_read="A level line means that scores do not depend on the room after an answer. A movement as large "
             "as the differences between options would change which one is chosen.",
             x_label="Masks after the answer",
-            at="{} masks",
             points=by_masks(NAME),
             measures=(in_nats("nll", "NLL (nats per token)"),),
             caption="Line: mean over answers; band: 95 % interval.",
-            spread=True,
             says=_in_words,
         ),
     ),

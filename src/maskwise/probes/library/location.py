@@ -17,16 +17,8 @@ from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.scores import (
-    Score,
-    bootstrapped,
-    nats_score,
-    null_score,
-    share_of_skill,
-    tables,
-)
+from maskwise.scoring.scores import Score, nats_score, null_score, skill_lost, tables
 from maskwise.support.typed import Count
-from maskwise.tasks.episodes import CHANCE
 
 NAME, BOTH_SIDES = "location", "question-position"
 LOCATIONS = {"locations": (0, 10, 20, 30, 40)}
@@ -46,13 +38,9 @@ def nearest(condition: Condition, conditions: Sequence[Condition]) -> Condition:
 def nearest_first(conditions: Sequence[Condition]) -> list[Condition]:
     """Conditions with one question position, by the distance of their block from the question."""
     places = [int(c["location"]) for c in conditions]
-    asked_at = {"left": min(places), "middle": (min(places) + max(places)) / 2}.get(
-        str(conditions[0].get("question")), max(places)
-    )
+    sides = {"left": min(places), "middle": (min(places) + max(places)) / 2}
+    asked_at = sides.get(str(conditions[0].get("question")), max(places))
     return sorted(conditions, key=lambda c: abs(int(c["location"]) - asked_at))
-
-
-# The score
 
 
 def locality(records: Sequence[Record]) -> Score:
@@ -61,13 +49,7 @@ def locality(records: Sequence[Record]) -> Score:
     a_near and a_far are the accuracies with the block nearest to and farthest from the question.
     """
     ends = near_and_far_conditions(records)
-    if not ends:
-        return null_score()
-
-    def preference(accuracy: np.ndarray) -> np.ndarray:
-        return share_of_skill(accuracy[:, 0] - accuracy[:, 1], accuracy[:, 0] - CHANCE)
-
-    return bootstrapped(tables(records, ends), preference)
+    return skill_lost(tables(records, ends)) if ends else null_score()
 
 
 def distance_nats(records: Sequence[Record]) -> Score:
@@ -82,26 +64,18 @@ def near_and_far_conditions(records: Sequence[Record]) -> list[Condition]:
     return nearest_first(last)[:: len(last) - 1] if len(last) > 1 else []
 
 
-# The paper's claim
-
-
 def claims(records: Sequence[Record]) -> list[Claim]:
     """Diffusion models: accuracy falls with the distance of the examples from the question.
 
     Measured: the fall from the nearest place to the farthest along the straight line fitted to all places, above zero.
     """
     conditions = conditions_of(records)
-    if len(conditions) < 2 or no_masks(records):
+    has_masks = any(group.column("masks").any() for group in groups_of(records))  # not so of an autoregressive model
+    if len(conditions) < 2 or not has_masks:
         return []
-    return [
-        contrast_claim(
-            "distance-costs",
-            "accuracy falls with the distance of the examples",
-            "fitted fall from the nearest place to the farthest",
-            records,
-            weights_of(NAME, fall(conditions)),
-        )
-    ]
+    claim = "accuracy falls with the distance of the examples"
+    measure = "fitted fall from the nearest place to the farthest"
+    return [contrast_claim("distance-costs", claim, measure, records, weights_of(NAME, fall(conditions)))]
 
 
 def fall(conditions: Sequence[Condition]) -> list[tuple[Condition, float]]:
@@ -112,14 +86,6 @@ def fall(conditions: Sequence[Condition]) -> list[tuple[Condition, float]]:
     centred = distances - distances.mean()
     weights = -centred / (centred**2).sum() * np.ptp(distances)
     return list(zip(by_distance, weights.tolist(), strict=True))
-
-
-def no_masks(records: Sequence[Record]) -> bool:
-    """An autoregressive model: the paper's claims about diffusion models are not about it."""
-    return not any(group.column("masks").any() for group in groups_of(records))
-
-
-# How it is shown
 
 
 def _seen(shown: Shown) -> str:

@@ -9,7 +9,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.library.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCATIONS
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Variant
-from maskwise.probes.section import Point, Section, Shown
+from maskwise.probes.section import WITH_MASKS, Point, Section, Shown, curve
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, contrast_claim
@@ -17,6 +17,7 @@ from maskwise.scoring.contrasts import ConditionWeights, weights_of
 from maskwise.support.typed import Count
 
 NAME = "location-masks"
+_curves = curve(NAME, "location", "masks", WITH_MASKS)
 
 
 def variants(setup: Setup) -> list[Variant]:
@@ -59,8 +60,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 
 def _points(shown: Shown) -> list[Point]:
-    entries = sorted(shown.entries(NAME), key=lambda entry: entry.condition["masks"])
-    return [Point(f"{entry.condition['masks']} masks", entry.condition["location"], entry) for entry in entries]
+    return sorted(_curves(shown), key=lambda point: point.entry.condition["masks"])
 
 
 PROBE = Probe(

@@ -17,14 +17,16 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import numpy as np
 from msgspec import UnsetType
 
 from maskwise.probes.evidence import measured_besides
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit
 from maskwise.probes.section import Measure, Point, Section, Shown, as_share, named_curves
 from maskwise.probes.text import GAP, QUICK_GAP, Gap, gap_items, gap_of, gap_pieces
+from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
-from maskwise.scoring.claims import Claim, differences, judged, mean_of, means_by_point
+from maskwise.scoring.claims import Claim, differences, judged, means_by_point
 from maskwise.support.typed import Count
 
 NAME = "marginals"
@@ -41,9 +43,9 @@ def units(setup: Setup) -> Iterator[Unit]:
     frequencies = text_frequencies(tokenizer, setup.text, setup.model.vocab)
     common = common_tokens(frequencies, tokenizer.eos_token_id)
     asked = conditions(distances, gap)
-    make = partial(gap_items, setup.asker, NAME, pieces, gap, asked, 1)  # distance 1 is the first mask
+    items = gap_items(setup.asker, NAME, pieces, gap, asked, 1)  # distance 1 is the first mask
     answer = partial(compare_rows, frequencies=frequencies, common=common)
-    yield Unit(range(len(pieces)), len(asked), make, answer)
+    yield Unit(range(len(pieces)), len(asked), items, answer)
 
 
 def conditions(distances: Sequence[int], gap: Gap) -> list[Condition]:
@@ -52,49 +54,35 @@ def conditions(distances: Sequence[int], gap: Gap) -> list[Condition]:
 
 def claims(records: Sequence[Record]) -> list[Claim]:
     """Distant masks become alike. Near is the mask next to the visible text, far the second half of the gap."""
-    masks = max(record.masks for record in records)
-    open_end = [record for record in records if record.condition["suffix"] == "none"]
-    closed = [record for record in records if record.condition["suffix"] == "visible"]
+    masks, distances = max(record.masks for record in records), set(values_of(records, "distance"))
+    near, far = {1}, {d for d in distances if masks / 2 <= d < masks}
+    middle, ends = {d for d in distances if abs(d - (masks + 1) / 2) <= masks / 8}, {1, masks}
 
-    def near(record: Record) -> bool:
-        return record.condition["distance"] == 1
+    def at(wanted: set[int], suffix: str = "none") -> list[Record]:
+        of_suffix = (record for record in records if record.condition["suffix"] == suffix)
+        return [record for record in of_suffix if record.condition["distance"] in wanted]
 
-    def far(record: Record) -> bool:
-        return masks / 2 <= record.condition["distance"] < masks
+    def each(wanted: set[int], name: str) -> list[float]:
+        """Of every piece of text; runs of earlier versions do not hold "mode_common"."""
+        return [mean for mean in means_by_point(at(wanted), name).values() if not math.isnan(mean)]
 
-    def middle(record: Record) -> bool:
-        return abs(record.condition["distance"] - (masks + 1) / 2) <= masks / 8
-
-    def at_an_end(record: Record) -> bool:
-        return record.condition["distance"] in (1, masks)
-
-    def entropy(record: Record) -> float:
-        return math.nan if record.entropy is None else record.entropy
-
-    def confidence(record: Record) -> float:
-        return math.nan if record.confidence is None else record.confidence
-
-    def alike(record: Record) -> float:
-        return record.evidence["tv_next"]
-
-    def frequent(record: Record) -> float:
-        return record.evidence.get("mode_common", math.nan)  # runs of earlier versions do not hold it
-
-    alike_near, frequent_near = (mean_of(means_by_point(open_end, near, value)) for value in (alike, frequent))
+    alike, frequent = each(far, "tv_next"), each(far, "mode_common")
+    alike_near, frequent_near = (
+        float(np.mean(found)) if (found := each(near, name)) else math.nan for name in ("tv_next", "mode_common")
+    )
     return [
         judged("far-unsure", "far from the text the model is less sure", "entropy, far less near",
-               differences(open_end, far, near, entropy), "nats"),
+               differences(at(far), at(near - far), "entropy"), "nats"),
         judged("far-doubtful", "confidence falls with distance", "top probability, near less far",
-               differences(open_end, near, far, confidence), "points", bounds=(-1, 1)),
+               differences(at(near), at(far - near), "confidence"), "points", bounds=(-1, 1)),
         judged("grow-alike", "neighbours grow more alike with distance", "distance of neighbours, near less far",
-               differences(open_end, near, far, alike), "points", bounds=(-1, 1)),
-        judged("far-identical", "far neighbours are almost identical", "distance of neighbours, far",
-               means_by_point(open_end, far, alike), "share", nothing=alike_near, asked=ALIKE, less=True,
-               bounds=(0, 1)),
+               differences(at(near), at(far - near), "tv_next"), "points", bounds=(-1, 1)),
+        judged("far-identical", "far neighbours are almost identical", "distance of neighbours, far", alike, "share",
+               nothing=alike_near, asked=ALIKE, less=True, bounds=(0, 1)),
         judged("far-frequent", "far predictions name frequent words or the end", "most probable token is frequent, far",
-               means_by_point(open_end, far, frequent), "share", nothing=frequent_near, asked=0.5, bounds=(0, 1)),
+               frequent, "share", nothing=frequent_near, asked=0.5, bounds=(0, 1)),
         judged("middle-unsure", "with text on both sides it is the middle that is unsure", "entropy, middle less ends",
-               differences(closed, middle, at_an_end, entropy), "nats"),
+               differences(at(middle, "visible"), at(ends - middle, "visible"), "entropy"), "nats"),
     ]  # fmt: skip
 
 
@@ -105,6 +93,14 @@ def _likeness(shown: Shown) -> list[Point]:
     """The last mask has no neighbour."""
     return [point for point in _curves(shown) if point.entry.measures.get("tv_next") is not None]
 
+
+along_the_gap = partial(
+    Section,
+    x_label="Distance from the last visible token",
+    at="distance {}",
+    caption="Line: mean over pieces of text; band: 95 % interval.",
+    says=lambda shown: [],  # the ends of these curves say little: it is the middle that counts
+)
 
 PROBE = Probe(
     name=NAME,
@@ -128,7 +124,7 @@ PROBE = Probe(
         "tv_unigram": "to unigram",
     },
     sections=(
-        Section(
+        along_the_gap(
             title="Do distant masks become alike?",
             question="A piece of text, then many masks, predicted in one pass. How unsure is the model of a mask far "
             "from the text, and how close is it to simply naming frequent words?",
@@ -137,33 +133,25 @@ PROBE = Probe(
             how_to_read="A line that climbs and levels off shows predictions that fade into word frequencies. With "
             "text after the masks it should be highest in the middle. Frequent: the text's 50 commonest tokens and the "
             "end. Near is the mask next to the text, far the second half of the masks.",
-            x_label="Distance from the last visible token",
-            at="distance {}",
             points=_curves,
             measures=(
                 Measure("entropy", "Entropy (nats)", "", "", percent=False),
                 as_share("common", "Share of frequent tokens"),
             ),
-            caption="Line: mean over pieces of text; band: 95 % interval.",
-            says=lambda shown: [],  # the ends of these curves say little: it is the middle that counts
             claims=("far-unsure", "far-doubtful", "far-frequent", "middle-unsure"),
         ),
-        Section(
+        along_the_gap(
             name="likeness",
             title="How alike, and how like plain frequencies?",
             question="The distance (total variation) between the predictions of neighbouring masks, and between a "
             "prediction and the frequencies of the text's tokens.",
             paper="Neighbours become almost identical; their modes are function words or the end token.",
             how_to_read="0 % is identical, 100 % is nothing in common. Lines that fall to the right confirm it.",
-            x_label="Distance from the last visible token",
-            at="distance {}",
             points=_likeness,
             measures=(
                 as_share("tv_next", "Distance to the next mask's prediction"),
                 as_share("tv_unigram", "Distance to word frequencies"),
             ),
-            caption="Line: mean over pieces of text; band: 95 % interval.",
-            says=lambda shown: [],
             claims=("grow-alike", "far-identical"),
         ),
     ),

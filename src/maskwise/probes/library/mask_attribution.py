@@ -5,32 +5,24 @@ Paper probe 3b: masks at the end; the mean over the masks, the nearest other tok
 gradient x input (not in records of before).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec import UnsetType
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.evidence import TIMES_INPUT, entry_per_target
-from maskwise.probes.library.attribution import (
-    COMPARE_BY,
-    GRADIENT,
-    GRADIENT_COST,
-    MEASURES,
-    ORDERINGS,
-    QUICK_ORDERINGS,
-    drawn,
-    ordered_episodes,
-)
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Answerer, Asker, Item, Probe, Setup, Unit
+from maskwise.probes.library import attribution
+from maskwise.probes.library.attribution import COMPARE_BY, drawn, ordered_episodes
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Answerer, Asker, ItemMaker, Probe, Setup, Unit, items_of
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import Point, Section, Shown
-from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, judged
 from maskwise.scoring.intervals import by_task
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import Episode
-from maskwise.tasks.prompts import encode_question, opened
+from maskwise.tasks.prompts import Prompt, encode_question, opened
 
 NAME = "mask-attribution"
 EXTRA_MASKS = {"masks": 50}
@@ -40,50 +32,37 @@ TOKENS = ("masks", "near", "all")
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.gradients import attribute
 
-    return mask_units(setup, NAME, partial(attribute, near=setup.own["near"]), GRADIENT_COST)
+    return mask_units(setup, NAME, partial(attribute, near=setup.own["near"]), attribution.GRADIENT_COST)
 
 
 def mask_units(setup: Setup, probe: str, answer: Answerer, cost: int) -> Iterator[Unit]:
     """Also for attention, which is asked the same."""
     masks = max(visible_counts(setup, probe, [setup.own["masks"]], other_tokens=1))
     for episode, points in ordered_episodes(setup):
-        make = partial(mask_items, probe, setup.asker, episode, setup.own["orderings"], masks)
-        yield Unit(points, 1, make, answer, cost)
+        yield Unit(points, 1, mask_items(probe, setup.asker, episode, setup.own["orderings"], masks), answer, cost)
 
 
-def mask_items(
-    probe: str,
-    asker: Asker,
-    episode: Episode,
-    orderings: int,
-    masks: int,
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
+def mask_items(probe: str, asker: Asker, episode: Episode, orderings: int, masks: int) -> ItemMaker:
     """Format B with that many masks beyond the answer's."""
     extra = 0 if asker.mask_id is None else masks
-    for key, point, condition in still_to_ask(probe, episode.task.name, points, [{"extra masks": extra}], done):
+
+    def made(point: int, _: Condition) -> tuple[Prompt, str]:
         examples, test = drawn(episode, orderings, point)
         encoded = encode_question(asker.tokenizer, examples, test, "right", asker.chat)
-        yield Item(key, condition, opened(encoded, asker.mask_id, 1 + extra), test.letter)
+        return opened(encoded, asker.mask_id, 1 + extra), test.letter
+
+    return items_of(probe, episode.task.name, [{"extra masks": extra}], made)
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
     """Masks move the answer more than the text nearest to it. Measured: the mean normalised gradient x input of the
     masks less that of the nearest other tokens, prompt by prompt, above zero; of records without it, gradient norms."""
     product = all("masks_times_input" in record.evidence for record in records)
-    suffix, measure = (TIMES_INPUT, "gradient x input") if product else ("", "gradient norm")
+    suffix, gradient = (TIMES_INPUT, "gradient x input") if product else ("", "gradient norm")
     found = by_task((r.task, r.evidence[f"masks{suffix}"] - r.evidence[f"near{suffix}"]) for r in records)
-    return [
-        judged(
-            "masks-move-more",
-            "appended masks move the answer more than the nearest text",
-            f"{measure} of masks less that of the nearest text",
-            found,
-            "",
-            bounds=(-1.0, 1.0),
-        )
-    ]
+    claim = "appended masks move the answer more than the nearest text"
+    measure = f"{gradient} of masks less that of the nearest text"
+    return [judged("masks-move-more", claim, measure, found, "", bounds=(-1.0, 1.0))]
 
 
 def _points(shown: Shown) -> list[Point]:
@@ -115,8 +94,8 @@ PROBE = Probe(
     presets=("full", "paper"),
     units=units,
     gradients=True,
-    parameters=ORDERINGS | EXTRA_MASKS,
-    quick=QUICK_ORDERINGS,
+    parameters=attribution.ORDERINGS | EXTRA_MASKS,
+    quick=attribution.QUICK_ORDERINGS,
     not_causal=NO_MASK_TOKEN,
     measures=entry_per_target,
     claims=claims,
@@ -130,15 +109,14 @@ PROBE = Probe(
             how_to_read="A mask states only that a token is missing, and their number the length of the text. If their "
             f"point is the highest, the answer is locally more sensitive to them than to the text. {COMPARE_BY}",
             x_label="Tokens",
-            at="{}",
             x_names=("masks", "nearest context", "all context"),
             points=_points,
             claims=("masks-move-more",),
-            measures=MEASURES,
+            measures=attribution.MEASURES,
             caption="Mean over tasks; whisker: 95 % interval for these tasks, with questions drawn afresh. Open "
             "marks, gradient norm: the six models of the paper (arXiv 2511.21338).",
             published=_published(),
-            published_measure=GRADIENT.key,
+            published_measure=attribution.GRADIENT.key,
         ),
     ),
 )

@@ -19,23 +19,15 @@ from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
 from maskwise.probes.library.unmasking import NAME as UNMASKING
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Sentences, Setup, Variant
-from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Lead, Measure, Section, Shown, by_masks
+from maskwise.probes.section import Lead, Measure, Shown, by_masks, over_masks
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
+from maskwise.scoring import scores
 from maskwise.scoring.changes import Difference, paired_difference
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
-from maskwise.scoring.numbers import percent
-from maskwise.scoring.scores import (
-    Score,
-    bootstrapped,
-    least_relative_loss,
-    nats_score,
-    null_score,
-    relative_loss,
-    share_of_skill,
-    tables,
-)
+from maskwise.scoring.numbers import percent, signed, tenths
+from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, share_of_skill, tables
 from maskwise.scoring.skill import task_skill
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
@@ -54,11 +46,8 @@ def two_masks(condition: Condition, conditions: Sequence[Condition]) -> Conditio
     return next((c for c in conditions if c["masks"] == 2), conditions[0])
 
 
-# The scores
-
-
 def mask_tax(records: Sequence[Record]) -> Score:
-    counts = _counts(records)
+    counts = values_of(records, "masks")
     more = [column for column, k in enumerate(counts) if k > 2]
     if 2 not in counts or not more:
         return null_score()
@@ -71,43 +60,30 @@ def mask_tax(records: Sequence[Record]) -> Score:
 
 
 def degradation(records: Sequence[Record]) -> Score:
-    counts = _counts(records)
+    counts = values_of(records, "masks")
     if len(counts) < 2:
         return null_score()
-    found = bootstrapped(tables(records, [{"masks": k} for k in counts]), relative_loss, low_end=least_relative_loss)
+    by_task = tables(records, [{"masks": k} for k in counts])
+    found = bootstrapped(by_task, scores.relative_loss, low_end=scores.least_relative_loss)
     return found if found.value is None else structs.replace(found, over=f"k = {', '.join(map(str, counts))}")
 
 
 def mask_nats(records: Sequence[Record]) -> Score:
-    counts = _counts(records)
+    counts = values_of(records, "masks")
     more = [k for k in counts if k > 2]
     if 2 not in counts or not more:
         return null_score()
     return nats_score(records, [{"masks": k} for k in (2, *more)], [-1.0, *[1 / len(more)] * len(more)])
 
 
-# The paper's claim
-
-
 def claims(records: Sequence[Record]) -> list[Claim]:
     """Appended masks lower the accuracy. Measured: accuracy with 2 masks less that with the most, above zero."""
-    counts = _counts(records)
+    counts = values_of(records, "masks")
     if 2 not in counts or counts[-1] == 2:
         return []
-    weighted: list[tuple[Condition, float]] = [({"masks": 2}, 1.0), ({"masks": counts[-1]}, -1.0)]
-    return [
-        contrast_claim(
-            "masks-cost",
-            "appended masks lower the accuracy",
-            f"2 masks less {counts[-1]}",
-            records,
-            weights_of(NAME, weighted),
-        )
-    ]
-
-
-def _counts(records: Sequence[Record]) -> list[int]:
-    return values_of(records, "masks")
+    weights = weights_of(NAME, [({"masks": 2}, 1.0), ({"masks": counts[-1]}, -1.0)])
+    measure = f"2 masks less {counts[-1]}"
+    return [contrast_claim("masks-cost", "appended masks lower the accuracy", measure, records, weights)]
 
 
 def _seen(shown: Shown) -> str:
@@ -130,9 +106,6 @@ def _fillers(shown: Shown) -> str:
     )
 
 
-# What to do
-
-
 def advice(records: Sequence[Record]) -> str | None:
     """Advice that the answers of a run support. All of it rests on a loss of accuracy to masks.
 
@@ -142,12 +115,12 @@ def advice(records: Sequence[Record]) -> str | None:
     (no skill, or too easy), and of block diffusion models, whose canvas is not a choice.
     """
     one_step = main_records([record for record in records if record.probe == NAME])
-    counts = _counts(one_step)
+    counts = values_of(one_step, "masks")
     if 2 not in counts or counts[-1] <= LARGEST_BLOCK or any("visible" in record for record in one_step):
         return None
-    most = counts[-1]
     if _cannot_show_a_loss(one_step, counts):
         return None
+    most = counts[-1]
     lost = paired_difference(_under(one_step, 2), _under(one_step, most))
     compared = f"accuracy with 2 masks minus accuracy with {most}"
     if not _is_gain(lost):
@@ -192,7 +165,8 @@ def _is_gain(difference: Difference) -> bool:
 
 def _points(one: Difference) -> str:
     assert one.low is not None and one.high is not None
-    return f"{100 * one.difference:+.1f} points, 95 % interval {100 * one.low:.1f} to {100 * one.high:.1f}"
+    interval = f"95 % interval {tenths(100 * one.low)} to {tenths(100 * one.high)}"
+    return f"{signed(100 * one.difference, 1)} points, {interval}"
 
 
 MASK_TAX = ScoreRule(
@@ -211,10 +185,7 @@ MASK_TAX = ScoreRule(
         seen=_seen,
         takes="It takes answers with 2 masks and with more, and not both are there.",
         addition=_fillers,
-        autoregressive=(
-            "Not applicable: it has no masks.",
-            "It is an autoregressive model, with causal attention.",
-        ),
+        autoregressive=("Not applicable: it has no masks.", "It is an autoregressive model, with causal attention."),
     ),
 )
 DEGRADATION = ScoreRule(
@@ -251,7 +222,7 @@ PROBE = Probe(
     scores=(MASK_TAX, DEGRADATION, MASK_NATS),
     claims=claims,
     sections=(
-        Section(
+        over_masks(
             title="Do appended masks change the answer?",
             question="The same question is asked with more and more masks behind it. Only the first mask is the "
             "answer; the others state only how much room follows. Does the answer change?",
@@ -259,14 +230,11 @@ PROBE = Probe(
             "Dream-Instruct 8 by about 20 masks, then both stay level.",
             how_to_read="A level line is what one would hope for: empty space should not matter. A falling line is the "
             "mask tax. The axis widens the small counts; two masks are the baseline.",
-            x_label=MASKS_AT_THE_END,
-            at=WITH_MASKS,
             points=by_masks(NAME),
-            spread=True,
             claims=("masks-cost",),
             effect=lambda point, base: f"with {point.x:g} masks instead of {base.x:g}",
         ),
-        Section(
+        over_masks(
             name="confidence",
             side_by_side=True,
             title="How sure is it of its answers?",
@@ -276,15 +244,12 @@ PROBE = Probe(
             "alone does not.",
             how_to_read="Level lines mean that masks leave its certainty alone. Sure and wrong is worse than unsure "
             "and wrong: compare with the accuracy above.",
-            x_label=MASKS_AT_THE_END,
-            at=WITH_MASKS,
             points=by_masks(NAME),
             measures=(
                 Measure("confidence", "Probability of its answer", "", ""),
                 Measure("entropy", "Entropy (nats)", "", "", percent=False),
             ),
             caption="Line: mean over all answers.",
-            spread=True,
         ),
     ),
 )

@@ -1,63 +1,39 @@
 """numerics (ours): how much of a difference between two runs is the machine's.
 
-The same questions under settings that should not matter (numeric_settings.py): one question at a time or all in one
+The same questions under settings that should not matter (numeric.py): one question at a time or all in one
 batch, another order, another dtype, compiled layers, a cache that is refreshed at every step, plain attention, and the
-weights of `--weights`. Each is compared with the float32 reference, one at a time. One-pass answers (few-shot
+weights of `--weights`. Each differs in one thing from the reference: float32, in batches. One-pass answers (few-shot
 questions, format B with two masks) and greedy generations of 64 tokens (checkable questions) are reported apart.
 Condition: {"answers": "one pass", "setting": "batch"}; evidence: dtype, margin (best less second logit; of a generation
 the least of its tokens, in the reference) and scale (the largest logit).
 
 Repeated runs in half precision, with an order, batches and an attention drawn at random, give the 95th percentile of
-the change of accuracy (scoring/flips.py). The deterministic path (`--exact`) is asked twice, in opposite orders, and
-must change nothing. Related: arXiv 2604.13413.
+the change of accuracy (scoring/flips.py). The path of `--deterministic` is asked twice, in opposite orders, and must
+change nothing. Related: arXiv 2604.13413.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from msgspec import UNSET, UnsetType
 
+from maskwise.probes import numeric_settings as numeric
 from maskwise.probes.checked import AS_SERVED, AskedSet, CanvasLayout, asked_sets, canvas_items
 from maskwise.probes.few_shot import context_of, episodes, few_shot_items
 from maskwise.probes.numeric_flips import EDGES, NumericsSummary, numerics_summary
-from maskwise.probes.numeric_settings import (
-    AGAIN,
-    ATTENTION,
-    BATCH,
-    BFLOAT16,
-    CACHE,
-    COMPILED,
-    EMULATED,
-    FLOAT16,
-    FLOAT32,
-    GENERATIONS,
-    IN_WORDS,
-    ONE_PASS,
-    ORDER,
-    REPEATED,
-    SINGLE,
-    WEIGHTS,
-    NumericSetting,
-    compared_with,
-    every_numeric_setting,
-    where_run,
-)
+from maskwise.probes.numeric_settings import BFLOAT16, FLOAT16, GENERATIONS, IN_WORDS, ONE_PASS, SINGLE, NumericSetting
 from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit, Variant
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
+from maskwise.probes.section import Entry, Point, Section, Shown, Summary, TextTable, as_share, drawn_entry
 from maskwise.records.record import Condition, Key, Record
 from maskwise.scoring.flips import MarginBin, RunNoise
 from maskwise.scoring.numbers import tenths
 from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.episodes import Episode
 
 NAME = "numerics"
 RELEVANT, DECODING_COST = 1, 4
-SUMS_ONLY = (BATCH, ORDER, ATTENTION, CACHE, COMPILED)  # float32 settings that change the order of sums alone
-CHANGED = "Answers that changed"
 KINDS = {ONE_PASS: "one-pass answers", GENERATIONS: "generations"}
 RANGES = ("below 0.03", "0.03 to 0.1", "0.1 to 0.3", "0.3 to 1", "1 to 3", "above 3")  # between the EDGES
-
-
-# What is asked
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -72,43 +48,38 @@ def units(setup: Setup) -> Iterator[Unit]:
         setup.note(f"{NAME} was not run: its float32 reference needs {missing / 2**30:.0f} GiB more of the GPU")
         return
     copies, machine = ModelCopies(), machine_of(model)
-    points = min(setup.settings.points, own["points"])
-    drawn = [
-        (one.task.name, context_of(setup, one, afresh=True))
-        for one in episodes(setup, RELEVANT, own["distractors"], points)
-    ]
-    layout = CanvasLayout(own["canvas"])
-    planned = [
-        (setting, Unit(range(points), len(drawn), partial(_few_shot, setup.asker, drawn, _condition(ONE_PASS, setting)),
-                       partial(ask_under, setting=setting, copies=copies)))
-        for setting in every_numeric_setting(machine, own["draws"], seed, generated=False)
-    ]  # fmt: skip
+    # --points raises `questions`; as many one-pass answers are then asked as there are generations.
+    points = min(setup.settings.points, max(own["points"], -(-own["questions"] // len(setup.settings.tasks))))
+    asked_of = episodes(setup, RELEVANT, own["distractors"], points)
+    contexts = [context_of(setup, episode, afresh=True) for episode in asked_of]
+    planned: list[tuple[NumericSetting, Unit]] = []
+    for setting in numeric.every_numeric_setting(machine, own["draws"], seed, generated=False):
+        make = partial(_few_shot, setup.asker, contexts, setting)
+        ask = partial(ask_under, setting=setting, copies=copies)
+        planned.append((setting, Unit(range(points), len(contexts), make, ask)))
     if machine.dtype == AS_SERVED or (not model.causal and model.block is None):
         for asked in _fitting(setup):
-            for setting in every_numeric_setting(machine, own["generation_draws"], seed, generated=True):
-                make = partial(canvas_items, setup.asker, NAME, asked, layout, _condition(GENERATIONS, setting))
-                answer = partial(write_under, setting=setting, copies=copies, asked=asked, steps=own["steps"])
-                planned.append((setting, Unit(range(len(asked.questions)), 1, make, answer, DECODING_COST)))
+            for setting in numeric.every_numeric_setting(machine, own["generation_draws"], seed, generated=True):
+                condition: Condition = {"answers": GENERATIONS, "setting": setting.name}
+                items = canvas_items(setup.asker, NAME, asked, CanvasLayout(own["canvas"]), condition)
+                write = partial(write_under, setting=setting, copies=copies, asked=asked, steps=own["steps"])
+                planned.append((setting, Unit(range(len(asked.questions)), 1, items, write, DECODING_COST)))
     # One copy of the model at a time: all that is asked in a dtype, then the next.
-    yield from (unit for _, unit in sorted(planned, key=lambda one: (one[0].dtype != FLOAT32, one[0].dtype,
-                                                                     one[0].compiled)))  # fmt: skip
-
-
-def _condition(answers: str, setting: NumericSetting) -> Condition:
-    return {"answers": answers, "setting": setting.name}
+    planned.sort(key=lambda one: (one[0].dtype != numeric.FLOAT32, one[0].dtype, one[0].compiled))
+    yield from (unit for _, unit in planned)
 
 
 def _few_shot(
     asker: Asker,
-    drawn: Sequence[tuple[str, object]],
-    condition: Condition,
+    contexts: Sequence[Callable[[int], Episode]],
+    setting: NumericSetting,
     points: Sequence[int],
     done: Collection[Key],
 ) -> Iterator[Item]:
     """All tasks in one unit, so that a full batch holds questions of all of them."""
-    variant = Variant(NAME, condition, open=True, masks=2)
-    for _, context in drawn:
-        yield from few_shot_items(asker, context, [variant], points, done)  # type: ignore[arg-type]
+    variant = Variant(NAME, {"answers": ONE_PASS, "setting": setting.name}, open=True, masks=2)
+    for context in contexts:
+        yield from few_shot_items(asker, context, [variant], points, done)
 
 
 def _fitting(setup: Setup) -> Iterator[AskedSet]:
@@ -119,12 +90,9 @@ def _fitting(setup: Setup) -> Iterator[AskedSet]:
             setup.note(f"{NAME}: no room for {setup.own['canvas']} tokens after the prompts of {asked.name}")
 
 
-# What is measured
-
-
 def baseline(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
     same = [other for other in conditions if other["answers"] == condition["answers"]]
-    wanted = compared_with(str(condition["setting"]), frozenset(str(other["setting"]) for other in same))
+    wanted = numeric.compared_with(str(condition["setting"]), frozenset(str(other["setting"]) for other in same))
     return next((other for other in same if other["setting"] == wanted), None)
 
 
@@ -133,59 +101,46 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
     return [entry.changed(confidence=UNSET, entropy=UNSET)]
 
 
-# How it is shown
-
-
 def _found(summary: Summary) -> NumericsSummary | None:
     return summary.extras.get(NAME)
 
 
 def _settings_points(shown: Shown) -> list[Point]:
     """One-pass answers at each name, generations right of them."""
-    found = _found(shown.summary)
-    return [
-        Point(
-            one.answers,
-            SINGLE.index(one.setting) + (0.25 if one.answers == GENERATIONS else 0.0),
-            _share(
-                {"answers": one.answers, "setting": one.setting}, one.flipped, one.n, one.flipped_low, one.flipped_high
-            ),
-        )
-        for one in (found.flips if found is not None else ())
-        if one.setting in SINGLE
-    ]
+    found, points = _found(shown.summary), []
+    for one in (one for one in (found.flips if found is not None else ()) if one.setting in SINGLE):
+        x = SINGLE.index(one.setting) + (0.25 if one.answers == GENERATIONS else 0.0)
+        condition: Condition = {"answers": one.answers, "setting": one.setting}
+        ends = one.flipped_low, one.flipped_high
+        points.append(Point(one.answers, x, _share(condition, one.flipped, one.n, *ends)))
+    return points
 
 
 def _margin_points(shown: Shown) -> list[Point]:
-    found = _found(shown.summary)
-    starts = (0.0, *EDGES)
-    return [
-        Point(
-            dtype,
-            starts.index(one.low) + (0.25 if dtype == FLOAT16 else 0.0),
-            _share({"dtype": dtype, "margin": RANGES[starts.index(one.low)]}, one.flipped, one.n, None, None),
-        )
-        for dtype, bins in (found.margins.items() if found is not None else ())
-        for one in bins
-    ]
+    found, points = _found(shown.summary), []
+    for dtype, bins in found.margins.items() if found is not None else ():
+        for one in bins:
+            place = (0.0, *EDGES).index(one.low)
+            entry = _share({"dtype": dtype, "margin": RANGES[place]}, one.flipped, one.n)
+            points.append(Point(dtype, place + (0.25 if dtype == FLOAT16 else 0.0), entry))
+    return points
 
 
-def _share(condition: Condition, flipped: int, n: int, low: float | None, high: float | None) -> Entry:
-    share = {"flipped": flipped / n, "flipped_low": low, "flipped_high": high}
-    return Entry(condition=condition, masks=0, n=n, accuracy=None, low=None, high=None, measures=share)
+def _share(condition: Condition, flipped: int, n: int, low: float | None = None, high: float | None = None) -> Entry:
+    return drawn_entry(condition, n, {"flipped": flipped / n, "flipped_low": low, "flipped_high": high})
 
 
 def in_words(shown: Shown) -> list[str]:
-    """What two runs may differ by, what changed with --exact, in float32 and in half precision, and what to do."""
+    """What two runs may differ by, what changed with --deterministic, in float32, in half precision, and what to do."""
     found = _found(shown.summary)
     if found is None:
         return ["numerical noise is not known: the run is unfinished"]
-    half = [name for name in (BFLOAT16, FLOAT16, WEIGHTS) if any(one.setting == name for one in found.flips)]
+    half = [name for name in (BFLOAT16, FLOAT16, numeric.WEIGHTS) if any(one.setting == name for one in found.flips)]
     return [
         _headline(found),
         *map(_noise_line, found.noise),
-        *_counts(found, (REPEATED,), "--exact, repeated in another order"),
-        *_counts(found, (AGAIN,), IN_WORDS[AGAIN]),
+        *_counts(found, (numeric.REPEATED,), "--deterministic, asked twice in opposite orders"),
+        *_counts(found, (numeric.AGAIN,), IN_WORDS[numeric.AGAIN]),
         *_float32_lines(found),
         *(line for name in half for line in _counts(found, (name,), f"{IN_WORDS[name]} instead of float32")),
         *_advice(found),
@@ -201,19 +156,22 @@ def _headline(found: NumericsSummary) -> str:
             most = max(own, key=lambda one: one.flipped)
             bound = noise[answers].below_high if answers in noise else 100.0
             may = "too few to say" if bound >= 100 else f"differences below {tenths(bound)} points may be noise"
+            may = may if bound >= 100 or most.flipped else f"noise of up to {tenths(bound)} points cannot be ruled out"
             parts.append(f"{'up to ' if most.flipped else ''}{most.flipped} of {most.n} {words} changed ({may})")
-    emulated = any(EMULATED in one.dtype for one in found.noise)
+    emulated = any(numeric.EMULATED in one.dtype for one in found.noise)
     return " and ".join(parts) + (" with half precision emulated on a CPU" if emulated else "")
 
 
 def _noise_line(one: RunNoise) -> str:
-    asked = f"{one.n} {KINDS[one.answers]}"
+    asked, where = f"{one.n} {KINDS[one.answers]}", numeric.where_run(one.dtype)
     if one.below_high >= 100:
-        return f"{asked} are too few to bound numerical noise {where_run(one.dtype)}"
+        return f"{asked} are too few to bound numerical noise {where}"
+    bound = f"noise of up to {tenths(one.below_high)} points between two runs cannot be ruled out"
+    if one.unstable:
+        bound = f"differences below {tenths(one.below_high)} points between two runs are within numerical noise"
     return (
-        f"differences below {tenths(one.below_high)} points between two runs {where_run(one.dtype)} are within "
-        f"numerical noise (95 % upper bound with {asked}; {one.unstable} of them were right in some of {one.draws} "
-        "runs and wrong in others)"
+        f"{one.unstable or 'none'} of {asked} flipped between right and wrong in the {one.draws} runs {where}, which "
+        f"differ in order, batches and attention; {bound} (95 % upper bound)"
     )
 
 
@@ -224,9 +182,8 @@ def _counts(found: NumericsSummary, settings: Sequence[str], what: str) -> list[
         own = [one for one in found.flips if one.answers == answers and one.setting in settings]
         if not own:
             continue
-        flipped, gained, lost, n = (
-            sum(getattr(one, name) for one in own) for name in ("flipped", "gained", "lost", "n")
-        )
+        names = ("flipped", "gained", "lost", "n")
+        flipped, gained, lost, n = (sum(getattr(one, name) for one in own) for name in names)
         margins = [one.margin for one in own if one.margin is not None]
         below = f"; margins up to {max(margins):.2g} logits" if margins else ""
         detail = f" ({gained} became right, {lost} wrong, net {gained - lost:+d}{below})" if flipped else ""
@@ -235,10 +192,10 @@ def _counts(found: NumericsSummary, settings: Sequence[str], what: str) -> list[
 
 
 def _float32_lines(found: NumericsSummary) -> list[str]:
-    own = [one for one in found.flips if one.setting in SUMS_ONLY]
+    own = [one for one in found.flips if one.setting in numeric.SUMS_ONLY]
     flipped, ties = sum(one.flipped for one in own), sum(one.ties for one in own)
     names = ", ".join(dict.fromkeys(IN_WORDS[one.setting] for one in own))
-    lines = _counts(found, SUMS_ONLY, f"float32, {names}")
+    lines = _counts(found, numeric.SUMS_ONLY, f"float32, {names}")
     if flipped and lines:
         lines[0] += f"; {'all' if ties == flipped else f'{ties} of {flipped}'} of them ties within rounding"
     return lines
@@ -246,14 +203,16 @@ def _float32_lines(found: NumericsSummary) -> list[str]:
 
 def _advice(found: NumericsSummary) -> list[str]:
     bounded = [one for one in found.noise if one.below_high < 100]
+    more = f"--probes {NAME} --points N asks N or more one-pass answers and N generations"
+    few = " and ".join(f"{one.n} {KINDS[one.answers]}" for one in found.noise if one.below_high >= 100)
+    lower = f"{few} are too few for a limit: {more}; with N = 32, if none flips, it is 12.5 points" if few else more
     if not bounded:
-        return ["what to do: ask more questions (--points); these are too few to bound numerical noise"]
+        return [f"what to do: ask more questions. {lower}"]
     limits = " and ".join(f"{tenths(one.below_high)} points with {one.n} {KINDS[one.answers]}" for one in bounded)
-    exact = "".join(f"; to compare answer by answer, use {line}" for line in _counts(found, (REPEATED,), "--exact"))
-    return [
-        f"what to do: do not read a difference below {limits} as one between models or settings; ask more questions "
-        f"to lower the limit{exact}"
-    ]
+    repeated = [one.flipped for one in found.flips if one.setting == numeric.REPEATED]
+    same = "it gave the same answers in another order, which need not be those of float32"
+    exact = f". To compare answer by answer, use --deterministic: {same}" if repeated and not any(repeated) else ""
+    return [f"what to do: do not attribute a difference below {limits} to the model or a setting. {lower}{exact}"]
 
 
 def _tables(summary: Summary) -> list[TextTable]:
@@ -261,21 +220,49 @@ def _tables(summary: Summary) -> list[TextTable]:
     if found is None:
         return []
     head = ("setting", "n", "changed", "right", "wrong", "margin below")
-    rows = [
-        (
-            f"{one.answers}, {IN_WORDS.get(one.setting, '--exact repeated')}",
-            str(one.n),
-            str(one.flipped),
-            f"+{one.gained}",
-            f"-{one.lost}",
+    rows = []
+    for one in found.flips:
+        name, margin = (
+            IN_WORDS.get(one.setting, "--deterministic repeated"),
             "-" if one.margin is None else f"{one.margin:.2g}",
         )
-        for one in found.flips
-    ]
+        counts = str(one.n), str(one.flipped), f"+{one.gained}", f"-{one.lost}"
+        rows.append((f"{one.answers}, {name}", *counts, margin))
     return [TextTable(f"{NAME}: answers that changed, compared with float32", head, rows)]
 
 
-_MEASURE = (Measure("flipped", CHANGED, "flipped_low", "flipped_high"),)
+def _margin_lines(shown: Shown) -> list[str]:
+    found = _found(shown.summary)
+    lines, safe, unseen = [], 0.0, 0.0
+    for dtype, bins in found.margins.items() if found is not None else ():
+        changed = [one for one in bins if one.flipped]
+        if not changed:
+            lines.append(f"{dtype}: 0 of {sum(one.n for one in bins)} answers changed; {_least_margin(bins)}")
+            unseen = bins[0].low
+            continue
+        most = changed[-1]
+        safe = max(safe, most.high or float("inf"))
+        larger = sum(one.n for one in bins if one.low > most.low)
+        above = "" if most.high is None else f"; 0 of the {larger} with a margin above {most.high:g} logits"
+        lines.append(
+            f"{dtype}: {sum(one.flipped for one in changed)} of {sum(one.n for one in bins)} answers changed{above}"
+        )
+    if not lines:
+        return ["not run"]
+    do = "ask one-pass answers with margins like these in half precision; generations are not covered"
+    if unseen:
+        do += f". No answer had a margin below {unseen:g} logits, so where rounding starts to matter was not seen"
+    if safe:
+        limit = "" if safe == float("inf") else f" with a margin below {safe:g} logits"
+        do = f"ask again in float32 what decides a comparison: answers{limit} may change with the dtype"
+    return [*lines, f"what to do: {do}"]
+
+
+def _least_margin(bins: Sequence[MarginBin]) -> str:
+    return f"every margin is above {bins[0].low:g} logits" if bins[0].low else "some margins are below 0.03 logits"
+
+
+changed_answers = partial(Section, measures=(as_share("flipped", "Answers that changed"),))
 
 PROBE = Probe(
     name=NAME,
@@ -303,68 +290,39 @@ PROBE = Probe(
     columns={"accuracy": "accuracy"},
     tables=_tables,
     sections=(
-        Section(
+        changed_answers(
             title="How much of a difference is numerical noise?",
             question="The same questions are asked under settings that should not matter: batch, order, dtype, "
             "attention, cache. How many answers change, and how far does the accuracy of two runs differ by that?",
             paper="Not in the paper. Related: arXiv 2604.13413.",
             how_to_read="Each point is the share of answers that differ from those of the float32 reference when one "
-            "setting changes; 0 % is what one would hope for. batch: one at a time; ord: reversed order; att: plain "
-            "attention; kv: cache; jit: compiled layers; w: --weights; "
-            "again: the same requests to a server. A setting without a point was not measured. "
-            "Emulated half precision: weights and results are rounded, sums are float32.",
+            "setting changes; 0 % is what one would hope for. A one-pass answer is a letter predicted in one "
+            "forward pass; a generation is a text decoded in several. batch: one at a time; ord: reversed order; att: "
+            "plain attention; kv: cache (generations only); jit: compiled layers; w: --weights; again: the same "
+            "requests to a server. A setting without a point was not measured. Whisker: the share of answers that "
+            "change (of 0: one-sided); the limit in points is of the accuracy of two runs. Emulated half precision: "
+            "weights and results are rounded, sums are float32.",
             x_label="The one setting that differs",
-            at="{}",
             x_names=("batch", "ord", "att", "kv", "jit", "bf16", "fp16", "w", "again"),  # for a narrow page
             points=_settings_points,
-            measures=_MEASURE,
             caption="Share of all questions; whisker: 95 % interval over questions.",
             says=in_words,
             masks=lambda shown: "masks: 2 after a question, or the canvas of a generation",
         ),
-        Section(
+        changed_answers(
             name="margins",
             title="Which answers change in half precision?",
             question="One-pass answers by their margin in float32: the best logit less the second. Rounding can "
             "change only answers with a small margin.",
-            paper="Not in the paper.",
-            how_to_read="Points that fall to 0 % at the right say above which margin an answer is safe in that dtype.",
+            how_to_read="Where points fall to 0 % at the right, answers above that margin did not change in that "
+            "dtype. Where all points are at 0 %, no such margin was found.",
             x_label="Margin in float32 (logits)",
             at="a margin of {}",
             x_names=RANGES,
             points=_margin_points,
-            measures=_MEASURE,
             caption="Share of the one-pass answers in each range of margins.",
-            says=lambda shown: _margin_lines(shown),
+            says=_margin_lines,
             masks=lambda shown: "masks: 2 after a question",
         ),
     ),
-)  # fmt: skip
-
-
-def _margin_lines(shown: Shown) -> list[str]:
-    found = _found(shown.summary)
-    lines, safe = [], 0.0
-    for dtype, bins in found.margins.items() if found is not None else ():
-        changed = [one for one in bins if one.flipped]
-        if not changed:
-            lines.append(f"{dtype}: 0 of {sum(one.n for one in bins)} answers changed; {_least_margin(bins)}")
-            continue
-        most = changed[-1]
-        safe = max(safe, most.high or float("inf"))
-        larger = sum(one.n for one in bins if one.low > most.low)
-        above = "" if most.high is None else f"; 0 of the {larger} with a margin above {most.high:g} logits"
-        lines.append(
-            f"{dtype}: {sum(one.flipped for one in changed)} of {sum(one.n for one in bins)} answers changed{above}"
-        )
-    if not lines:
-        return ["not run"]
-    do = "one-pass answers like these can be asked in half precision; generations are not covered"
-    if safe:
-        limit = "" if safe == float("inf") else f" with a margin below {safe:g} logits"
-        do = f"ask again in float32 what decides a comparison: answers{limit} may change with the dtype"
-    return [*lines, f"what to do: {do}"]
-
-
-def _least_margin(bins: Sequence[MarginBin]) -> str:
-    return f"every margin is above {bins[0].low:g} logits" if bins[0].low else "some margins are below 0.03 logits"
+)

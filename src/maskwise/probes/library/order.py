@@ -5,15 +5,14 @@ After claim 3 of Sun, Wen and Wang (arXiv 2510.03289). `answers/unmasking_order.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from maskwise.probes.evidence import measured_besides
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Item, Probe, Setup, Unit
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share
-from maskwise.probes.text import GAP, QUICK_GAP, TASK, Gap, gap_of, gap_pieces
-from maskwise.records.record import Key, Record, still_to_ask
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_for
+from maskwise.probes.section import Entry, Point, Section, Shown, as_share, in_unit
+from maskwise.probes.text import GAP, QUICK_GAP, TASK, gap_of, gap_pieces
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, judged
 from maskwise.tasks.prompts import Prompt
 
@@ -31,29 +30,16 @@ def units(setup: Setup) -> Iterator[Unit]:
     pieces, gap, tokens = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["tokens"]
     if not pieces:
         return
-    assert setup.asker.mask_id is not None
+
+    def made(point: int, _: Condition) -> tuple[Prompt, str]:
+        """The beginning of a piece, to be continued."""
+        ids = (*pieces[point][: gap.before], *[setup.asker.mask] * tokens)
+        right = pieces[point][gap.before]
+        return Prompt(ids, gap.before, right, tokens), setup.asker.tokenizer.decode([right])
+
     for rule in STRATEGIES:
-        make = partial(order_items, setup.asker.mask_id, setup.asker.tokenizer, pieces, gap, tokens, rule)
         answer = partial(watch_order, rule=rule, seed=setup.settings.seed)
-        yield Unit(range(len(pieces)), 1, make, answer, DECODING_COST)
-
-
-def order_items(
-    mask_id: int,
-    tokenizer: Any,
-    pieces: Sequence[tuple[int, ...]],
-    gap: Gap,
-    tokens: int,
-    rule: str,
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    """The beginning of each piece, to be continued by `tokens` tokens."""
-    for key, point, condition in still_to_ask(NAME, TASK, points, [{"rule": rule}], done):
-        piece = pieces[point]
-        ids = (*piece[: gap.before], *[mask_id] * tokens)
-        prompt = Prompt(ids, gap.before, piece[gap.before], tokens)
-        yield Item(key, condition, prompt, tokenizer.decode([piece[gap.before]]))
+        yield from units_for(NAME, TASK, len(pieces), [{"rule": rule}], made, answer, DECODING_COST)
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
@@ -121,13 +107,9 @@ PROBE = Probe(
             "share of steps that take the leftmost mask, local AR-ness of those that go on to the right of the one "
             "before.",
             x_label="Rule",
-            at="{}",
             x_names=("confidence", *STRATEGIES[1:]),
             points=_points,
-            measures=(
-                Measure("tau", "Kendall's tau", "tau_low", "tau_high", percent=False, unit=""),
-                as_share("global1", "Global AR-ness@1"),
-            ),
+            measures=(in_unit("", "tau", "Kendall's tau"), as_share("global1", "Global AR-ness@1")),
             caption="Mean over pieces of text; whisker: 95 % interval.",
             says=_in_words,
             claims=("reading-order", "leftmost-first"),

@@ -6,25 +6,25 @@ share of the length. One figure goes over the number of examples, without such m
 `masked_examples`. The tasks are shapes with a seed.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from msgspec import UnsetType
 
 from maskwise.probes.blocks import sees_past_the_question
-from maskwise.probes.labelled import Labels, label_item, labels_of
-from maskwise.probes.probe import VARIES_MASKS, Asker, Item, Probe, Setup, Unit, units_of
+from maskwise.probes.labelled import Labels, label_prompt, labels_of
+from maskwise.probes.probe import VARIES_MASKS, Asker, ItemMaker, Probe, Setup, Unit, items_of, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
-from maskwise.records.record import Condition, Key, Record, condition_text, still_to_ask
+from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import Claim, contrast_claim
 from maskwise.scoring.contrasts import weights_of
 from maskwise.support.typed import Count
-from maskwise.tasks.point_clouds import LABELS, ORDERS, SHAPES, Cloud, arranged, draw_cloud, exercise
-from maskwise.tasks.prompts import Place
+from maskwise.tasks.point_clouds import LABELS, ORDERS, SHAPES, Cloud, ExampleOrder, arranged, draw_cloud, exercise
+from maskwise.tasks.prompts import Place, Prompt
 
 NAME, LAST = "points", "nearest last"
-PLACES: Mapping[str, Place] = {"right": "right", "left": "left"}
+PLACES: tuple[Place, ...] = ("right", "left")
 SPARED = 8  # tokens, for longer numbers than those of the point that was measured
 BEFORE = {"question": "right", "examples": 100, "share": 0.0}  # what records of version 0.1 do not say
 
@@ -32,22 +32,18 @@ BEFORE = {"question": "right", "examples": 100, "share": 0.0}  # what records of
 def units(setup: Setup) -> Iterator[Unit]:
     asker, own, seed = setup.asker, setup.own, setup.settings.seed
     labels = labels_of(asker.tokenizer, LABELS)
-    clouds = [
-        draw_cloud(shape, own["examples"], own["points"], number)
-        for shape in SHAPES
-        for number in range(seed * own["clouds"], (seed + 1) * own["clouds"])
-    ]
+    numbers = range(seed * own["clouds"], (seed + 1) * own["clouds"])
+    clouds = [draw_cloud(shape, own["examples"], own["points"], number) for shape in SHAPES for number in numbers]
     asked = conditions(own, not sees_past_the_question(setup))
     sizes = {(one["examples"], one["share"]): one for one in asked}
     room = setup.model.window - (setup.model.block or 1) + 1  # a prompt is moved until its answer begins a block
-    sizes = {size: one for size, one in sizes.items() if fits(asker, clouds, labels, one, room)}
-    fit = [one for one in asked if (one["examples"], one["share"]) in sizes]
+    fitting = {size for size, one in sizes.items() if fits(asker, clouds, labels, one, room)}
+    fit = [one for one in asked if (one["examples"], one["share"]) in fitting]
     if len(fit) < len(asked):
         most = max((one["examples"] for one in fit), default=0)
         setup.note(f"{NAME}: at most {most} examples; with more the prompts exceed the context length")
     for cloud in clouds:
-        make = partial(point_items, asker, cloud, labels, fit)
-        yield from units_of(min(setup.settings.points, own["points"]), len(fit), make)
+        yield from units_of(min(setup.settings.points, own["points"]), len(fit), point_items(asker, cloud, labels, fit))
 
 
 def conditions(own: Mapping[str, Any], causal: bool) -> list[Condition]:
@@ -66,25 +62,19 @@ def conditions(own: Mapping[str, Any], causal: bool) -> list[Condition]:
     ]
 
 
-def point_items(
-    asker: Asker,
-    cloud: Cloud,
-    labels: Labels,
-    asked: Sequence[Condition],
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    for key, point, condition in still_to_ask(NAME, cloud.name, points, asked, done):
+def point_items(asker: Asker, cloud: Cloud, labels: Labels, asked: Sequence[Condition]) -> ItemMaker:
+    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
         test = exercise(cloud.tests[point], cloud.test_labels[point])
-        order = next(order for order in ORDERS if order == condition["order"])
-        examples = arranged(cloud, point, order, int(condition["examples"]))
-        share, place = float(condition["share"]), PLACES[str(condition["question"])]
-        yield label_item(asker, key, condition, examples, test, labels, share=share, place=place)
+        examples = arranged(cloud, point, cast(ExampleOrder, condition["order"]), int(condition["examples"]))
+        share, place = float(condition["share"]), cast(Place, condition["question"])
+        return label_prompt(asker, examples, test, labels, share=share, place=place)
+
+    return items_of(NAME, cloud.name, asked, made)
 
 
 def fits(asker: Asker, clouds: Sequence[Cloud], labels: Labels, condition: Condition, window: int) -> bool:
     """By the first point of each cloud; numbers of others may be longer."""
-    items = [item for cloud in clouds for item in point_items(asker, cloud, labels, [condition], [0], set())]
+    items = [item for cloud in clouds for item in point_items(asker, cloud, labels, [condition])([0], set())]
     return max(len(item.prompt.ids) for item in items) + SPARED <= window
 
 
@@ -107,16 +97,9 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         pairs = [(last, before) for last, before in pairs if condition_text(before) in asked]
         weighted = [(c, sign / len(pairs)) for pair in pairs for c, sign in zip(pair, (1, -1), strict=True)]
         if pairs:
-            found.append(
-                contrast_claim(
-                    f"nearest-last-{short}",
-                    f"nearest last is better than {other}",
-                    f"nearest last less {other}",
-                    records,
-                    weights_of(NAME, weighted),
-                    chance=0.5,
-                )
-            )
+            claim, measure = f"nearest last is better than {other}", f"nearest last less {other}"
+            weights = weights_of(NAME, weighted)
+            found.append(contrast_claim(f"nearest-last-{short}", claim, measure, records, weights, chance=0.5))
     return found
 
 
@@ -148,6 +131,12 @@ def _curves(shown: Shown, along: str, wanted: Callable[[Mapping[str, Any]], bool
     ]
 
 
+of_clouds = partial(
+    Section,
+    measures=(Measure("accuracy", "Accuracy", chance=0.5),),
+    caption="Line: mean over shapes and seeds; band: 95 % interval for these, with points drawn afresh.",
+)
+
 PROBE = Probe(
     name=NAME,
     group="evidence",
@@ -171,7 +160,7 @@ PROBE = Probe(
     chance=0.5,
     claims=claims,
     sections=(
-        Section(
+        of_clouds(
             title="Does the order of the examples matter for numbers too?",
             question="Points in space are labelled Above or Below by a curved surface. The same examples come in "
             "random order, with the points nearest to the one asked first, or last, and the masked question stands "
@@ -183,10 +172,8 @@ PROBE = Probe(
             at="{} examples",
             points=_by_examples,
             claims=("nearest-last-random", "nearest-last-first"),
-            measures=(Measure("accuracy", "Accuracy", chance=0.5),),
-            caption="Line: mean over shapes and seeds; band: 95 % interval for these, with points drawn afresh.",
         ),
-        Section(
+        of_clouds(
             name="points-masks",
             title="And do masks change that?",
             question="The same with one number of examples and masks worth a share of the length at the end.",
@@ -195,8 +182,6 @@ PROBE = Probe(
             x_label="Masks at the end (% of the length)",
             at="{} %",
             points=_by_share,
-            measures=(Measure("accuracy", "Accuracy", chance=0.5),),
-            caption="Line: mean over shapes and seeds; band: 95 % interval for these, with points drawn afresh.",
         ),
     ),
 )

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 
 from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.library.location import BOTH_SIDES as NAME
-from maskwise.probes.library.location import (
-    DISTANCE_NATS,
-    LOCALITY,
-    LOCATIONS,
-    moved_away,
-    nearest,
-    nearest_first,
-)
+from maskwise.probes.library.location import DISTANCE_NATS, LOCALITY, LOCATIONS, moved_away, nearest, nearest_first
 from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Section, named_curves
 from maskwise.records.groups import conditions_of
@@ -47,15 +40,9 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         if len(asked) > 1:
             nearest_one, *others = nearest_first(asked)
             weighted = [(nearest_one, 1.0), *((other, -1 / len(others)) for other in others)]
-            found.append(
-                contrast_claim(
-                    f"near-best-{place}",
-                    f"{name}: accuracy is best with the examples near it",
-                    "nearest place less the mean of the others",
-                    records,
-                    weights_of(NAME, weighted),
-                )
-            )
+            claim = f"{name}: accuracy is best with the examples near it"
+            measure = "nearest place less the mean of the others"
+            found.append(contrast_claim(f"near-best-{place}", claim, measure, records, weights_of(NAME, weighted)))
     return found
 
 
@@ -64,7 +51,7 @@ PROBE = Probe(
     group="context",
     not_text="",
     text_after=True,
-    about="the same with the question first, in the middle or last",
+    about="the location probe with the question first, in the middle or last",
     condition=FEW_SHOT | {"question": str, "location": Count},
     condition_words={"right": "last", "left": "first"},
     presets=("default", "full", "paper"),

@@ -13,73 +13,43 @@ question, and whose value was answered: so many pairs after the asked one (befor
 recall_scores.py says what is made of the answers.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from maskwise.probes import recall_scores
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.probe import Asker, Item, Probe, ScoreRule, Sentences, Setup, Unit, units_of
-from maskwise.probes.recall_scores import (
-    ERRORS,
-    FIRST,
-    LAST,
-    NO_VALUE,
-    by_distance,
-    measures,
-    near_and_far,
-    near_pair,
-    recall_locality,
-    recall_nats,
-)
-from maskwise.probes.section import (
-    WITH_MASKS,
-    Entry,
-    Measure,
-    Point,
-    Section,
-    Shown,
-    Summary,
-    TextTable,
-    as_share,
-    in_nats,
-)
-from maskwise.records.record import Condition, Key, still_to_ask
+from maskwise.probes.probe import Asker, Probe, ScoreRule, Sentences, Setup, Unit, units_for
+from maskwise.probes.recall_scores import ERRORS, FIRST, LAST, NO_VALUE
+from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable, as_share, in_nats
+from maskwise.records.record import Condition
 from maskwise.scoring.numbers import between, number, percent
 from maskwise.support.typed import AtLeast1, Count
-from maskwise.tasks.recall_pairs import (
-    DISTANCES,
-    RecallPair,
-    RecallPrompt,
-    asked_first,
-    asked_last,
-    list_of_point,
-    pairs_between,
-    recall_words,
-)
+from maskwise.tasks import recall_pairs
+from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.recall_pairs import DISTANCES, RecallPair, RecallPrompt
 
 NAME, TASK = "recall", "pairs"
 MARKS_APART = 0.12  # of the way from one kind of error to the next
-
-
-# What is asked
 
 
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.recalled_values import recall
 
     own, settings = setup.own, setup.settings
-    words = recall_words(setup.asker.tokenizer, setup.words, settings.held_out, own["pairs"])
-    seen = {
-        "mask_counts": visible_counts(setup, NAME, own["mask_counts"]),
-        "filler_counts": visible_counts(setup, NAME, own["filler_counts"], other_tokens=min(own["mask_counts"])),
-    }
-    asked = conditions({**own, **seen}, setup.model.causal, words.tokens)
+    words = recall_pairs.recall_words(setup.asker.tokenizer, setup.words, settings.held_out, own["pairs"])
+    masks = visible_counts(setup, NAME, own["mask_counts"])
+    fillers = visible_counts(setup, NAME, own["filler_counts"], other_tokens=min(own["mask_counts"]))
+    asked = conditions({**own, "mask_counts": masks, "filler_counts": fillers}, setup.model.causal, words.tokens)
     if setup.model.block is not None:
         setup.note(f"{NAME}: not asked with the question first, which would see no pair after its block")
         asked = [condition for condition in asked if condition["question"] == LAST]
-    make = partial(recall_items, setup.asker, asked, lambda n: list_of_point(words, own["pairs"], settings.seed, n),
-                   settings.seed)  # fmt: skip
-    yield from units_of(settings.points * own["lists_per_point"], len(asked), make, recall)
+
+    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
+        pairs = recall_pairs.list_of_point(words, own["pairs"], settings.seed, point)
+        prompt = recall_prompt(setup.asker, condition, pairs, settings.seed, point)
+        return prompt, setup.asker.tokenizer.decode([prompt.answer_id])
+
+    yield from units_for(NAME, TASK, settings.points * own["lists_per_point"], asked, made, recall)
 
 
 def conditions(own: Mapping[str, Any], causal: bool, value_tokens: int) -> list[Condition]:
@@ -96,27 +66,16 @@ def conditions(own: Mapping[str, Any], causal: bool, value_tokens: int) -> list[
     ]
 
 
-def recall_items(
-    asker: Asker, asked: Sequence[Condition], list_of: Callable[[int], tuple[RecallPair, ...]], seed: int,
-    points: Sequence[int], done: Collection[Key],
-) -> Iterator[Item]:  # fmt: skip
-    for key, point, condition in still_to_ask(NAME, TASK, points, asked, done):
-        prompt = recall_prompt(asker, condition, list_of(point), seed, point)
-        yield Item(key, condition, prompt, asker.tokenizer.decode([prompt.answer_id]))
-
-
 def recall_prompt(
     asker: Asker, condition: Condition, pairs: Sequence[RecallPair], seed: int, point: int
 ) -> RecallPrompt:
-    away = pairs_between(str(condition["distance"]), len(pairs), seed, point)
+    away = recall_pairs.pairs_between(str(condition["distance"]), len(pairs), seed, point)
     if condition["question"] == FIRST:
-        assert asker.mask_id is not None
-        return asked_first(asker.tokenizer, pairs, away, asker.mask_id, asker.chat)
+        return recall_pairs.asked_first(asker.tokenizer, pairs, away, asker.mask, asker.chat)
     fillers = [asker.filler_id] * int(condition["fillers"])
-    return asked_last(asker.tokenizer, pairs, away, asker.mask_id, int(condition["masks"]), fillers, asker.chat)
-
-
-# What is shown
+    return recall_pairs.asked_last(
+        asker.tokenizer, pairs, away, asker.mask_id, int(condition["masks"]), fillers, asker.chat
+    )
 
 
 def _entries_of(shown: Shown, conditions: Sequence[Condition]) -> list[Entry]:
@@ -126,7 +85,7 @@ def _entries_of(shown: Shown, conditions: Sequence[Condition]) -> list[Entry]:
 
 def _ends(shown: Shown) -> list[Entry]:
     """The entries the score is made of."""
-    return _entries_of(shown, near_and_far([entry.condition for entry in shown.entries(NAME)]))
+    return _entries_of(shown, recall_scores.near_and_far([entry.condition for entry in shown.entries(NAME)]))
 
 
 def _seen(shown: Shown) -> str:
@@ -166,27 +125,25 @@ def _curve_name(condition: Condition) -> str:
         return "question first"
     if condition["fillers"]:
         return f"{condition['fillers']} fillers"
-    return WITH_MASKS.format(condition["masks"]) if condition["masks"] else "no masks"
+    return f"{condition['masks'] or 'no'} masks"
 
 
 def _error_points(shown: Shown) -> list[Point]:
     """Of each distance a mark for each kind of error, with the question last and the fewest masks; those of one kind
     stand side by side."""
     entries = _few_masks(shown)
-    return [
-        Point(
-            str(entry.condition["distance"]),
-            place + MARKS_APART * (turn - (len(entries) - 1) / 2),
-            entry.changed(condition=entry.condition | {"error": kind}, **found),
-        )
-        for turn, entry in enumerate(entries)
-        for place, (kind, found) in enumerate(entry.measures["errors"].items())
-    ]
+    points = []
+    for turn, entry in enumerate(entries):
+        shift = MARKS_APART * (turn - (len(entries) - 1) / 2)
+        for place, (kind, found) in enumerate(entry.measures["errors"].items()):
+            drawn = entry.changed(condition=entry.condition | {"error": kind}, **found)
+            points.append(Point(str(entry.condition["distance"]), place + shift, drawn))
+    return points
 
 
 def _few_masks(shown: Shown) -> list[Entry]:
     conditions = [entry.condition for entry in shown.entries(NAME)]
-    return _entries_of(shown, by_distance(conditions, LAST))
+    return _entries_of(shown, recall_scores.by_distance(conditions, LAST))
 
 
 def _errors_in_words(shown: Shown) -> list[str]:
@@ -200,16 +157,13 @@ def _errors_in_words(shown: Shown) -> list[str]:
 
 def _tables(summary: Summary) -> list[TextTable]:
     """A row for each condition, curve by curve. Masks "2+198" are two masks and 198 fillers."""
-    entries = sorted(summary.probes.get(NAME, []), key=lambda entry: _table_order(entry.condition))
+    nearest_first = sorted(summary.probes.get(NAME, []), key=lambda e: list(DISTANCES).index(e.condition["distance"]))
+    entries = sorted(nearest_first, key=lambda entry: _curve_order(entry.condition))
     if not entries:
         return []
     title = f"{NAME} (guessing {percent(entries[0]['chance'], 1)}; others: values of other pairs)"
     head = ("asked", "distance", "pairs", "masks", "n", "right", "95 % interval", "NLL", "others")
     return [TextTable(title, head, [_row(entry) for entry in entries])]
-
-
-def _table_order(condition: Condition) -> tuple[Any, ...]:
-    return (*_curve_order(condition), list(DISTANCES).index(str(condition["distance"])))
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
@@ -231,7 +185,7 @@ RECALL_LOCALITY = ScoreRule(
     name="recall_locality",
     title="Recall locality",
     meaning="share of its recall of near pairs, above guessing, that is lost when the pair is far",
-    formula=recall_locality,
+    formula=recall_scores.recall_locality,
     sentences=Sentences(
         topic="Recall",
         claims={
@@ -251,7 +205,7 @@ RECALL_NATS = ScoreRule(
     name="recall_nats",
     title="Nats of recall lost to distance",
     meaning="rise of the right value's negative log-likelihood when the pair is far",
-    formula=recall_nats,
+    formula=recall_scores.recall_nats,
     unit="nats",
 )
 
@@ -275,15 +229,9 @@ PROBE = Probe(
         "filler_counts": (18, 198),
         "lists_per_point": 2,
     },
-    quick={
-        "pairs": 30,
-        "distances": ("near", "far"),
-        "mask_counts": (2,),
-        "filler_counts": (),
-        "lists_per_point": 1,
-    },
-    baseline=near_pair,
-    measures=measures,
+    quick={"pairs": 30, "distances": ("near", "far"), "mask_counts": (2,), "filler_counts": (), "lists_per_point": 1},
+    baseline=recall_scores.near_pair,
+    measures=recall_scores.measures,
     chance=None,
     questions=lambda settings: settings.points * settings.parameters[NAME]["lists_per_point"],
     scores=(RECALL_LOCALITY, RECALL_NATS),
@@ -318,7 +266,6 @@ PROBE = Probe(
             how_to_read="The marks of one distance and its accuracy add up to 100 %. Many values of neighbouring "
             "pairs mean that the key was found, though not exactly; values from anywhere, that it was not found.",
             x_label="Whose value the wrong answer is",
-            at="{}",
             x_names=(*ERRORS, NO_VALUE),
             points=_error_points,
             measures=(as_share("share", "Share of all answers"),),

@@ -69,10 +69,8 @@ def _rows(reports: Sequence[RoomReport]) -> list[tuple[str, ...]]:
 
 def in_sentence(room: Room) -> str:
     """`3 of 16 tasks leave room for a loss (45 to 90 % right); 1 is too hard, 12 are too easy`"""
-    hard, easy = len(room.too_hard), len(room.too_easy)
-    left_out = [
-        f"{count} {'is' if count == 1 else 'are'} too {why}" for count, why in ((hard, "hard"), (easy, "easy")) if count
-    ]
+    counts = {"hard": len(room.too_hard), "easy": len(room.too_easy)}
+    left_out = [f"{n} {'is' if n == 1 else 'are'} too {why}" for why, n in counts.items() if n]
     asked, kept = len(room.accuracy), len(room.tasks)
     have = f"{kept or 'none'} of {asked} task{'s' * (asked != 1)} {'leaves' if kept < 2 else 'leave'} room for a loss"
     return f"{have} ({BOUNDS})" + (f"; {', '.join(left_out)}" if left_out else "")
@@ -120,7 +118,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     not_text="",
-    about="which tasks leave room for a loss, on questions of its own",
+    about="which tasks are neither too easy nor too hard to show a loss",
     condition=FEW_SHOT | {"masks": Count},
     presets=("default", "full"),
     units=units,

@@ -29,22 +29,12 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from maskwise.probes.known_tokens import (
-    SKILL,
-    able_sources,
-    by_source,
-    known_evidence,
-    known_items,
-    known_sequences,
-    pooled,
-    scored_in_words,
-    skill_units,
-    sources_in_words,
-)
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_of
+from maskwise.probes import known_tokens
+from maskwise.probes.known_tokens import SKILL, able_sources, known_sequences, known_units, scored_in_words, skill_units
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Evidence, Record
-from maskwise.scoring.intervals import Estimate, difference_interval
+from maskwise.scoring.intervals import ENDS, Estimate, paired_share
 from maskwise.scoring.numbers import between, percent, points_between
 from maskwise.scoring.reliability import Predictions, auroc, share_over_sequences
 from maskwise.tasks.checkable import CHECKED
@@ -52,20 +42,14 @@ from maskwise.tasks.checkable import CHECKED
 NAME = "self-correction"
 OWN = "model"  # errors drawn from the model's own prediction, which are those that decoding makes
 KINDS = {"uniform": "drawn uniformly", OWN: "drawn from the model"}
-METHODS = {
-    "refilled": "refilling",
-    "random": "random re-masking",
-    "least": "least-likely re-masking",
-    "edited": "editing",
-}
+REMASKING = {"random": "random re-masking", "least": "least-likely re-masking"}
+METHODS = {"refilled": "refilling"} | REMASKING | {"edited": "editing"}
 SHORT_METHODS = ("refill", "random", "least likely", "edit")  # for a narrow page
 VIEWS = {"masked": "position masked", "visible": "left visible"}
 CHANCE = 0.5  # AUROC of guessing
 OPTIONS = (("refilled", "--rule remdm"), ("edited", "--edit 0.9"))
+COLUMN = "the column masks has the tokens of the answer"
 DECODING_COST = 4
-
-
-# What is asked
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -74,13 +58,9 @@ def units(setup: Setup) -> Iterator[Unit]:
     own, seed = setup.own, setup.settings.seed
     for source, listed in known_sequences(setup, NAME).items():
         for kind in KINDS:
-            make = partial(known_items, setup.asker, NAME, source, listed, {"wrong": kind})
             answer = partial(self_correct, kind=kind, right_places=own["right_places"], seed=seed)
-            yield from units_of(len(listed), 1, make, answer, DECODING_COST)
+            yield from known_units(setup, NAME, source, listed, {"wrong": kind}, answer, DECODING_COST)
     yield from skill_units(setup, NAME, {"wrong": SKILL})
-
-
-# What is measured
 
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
@@ -105,89 +85,62 @@ def corrected(group: Sequence[Record]) -> Evidence:
 def of_sources(records: Sequence[Record]) -> dict[str, Evidence]:
     """Measures of the model's own errors."""
     names = ("auroc_masked", "refilled_repair", "refilled_damage", "edited_repair", "edited_damage")
-    kept = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    kept = [name + end for name in names for end in ENDS]
 
     def measured(group: Sequence[Record]) -> Evidence:
         found = corrected(group)
         return {name: found[name] for name in kept} | {"sequences": len(group)}
 
-    return by_source(records, {"wrong": OWN}, measured)
+    return known_tokens.by_source(records, {"wrong": OWN}, measured)
 
 
 def _changes(group: Sequence[Record], method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each sequence: is its error repaired, right tokens damaged, right tokens looked at."""
     evidence = [record.evidence for record in group]
-    if method in ("random", "least"):
+    if method in REMASKING:
         columns = [[one[f"{method}_repaired"], one[f"{method}_damaged"], one["others"]] for one in evidence]
     else:
-        columns = [
-            [one[method][0], sum(1 - fine for fine in one[method][1:]), len(one[method]) - 1] for one in evidence
-        ]
+        sites = (one[method] for one in evidence)
+        columns = [[first, len(others) - sum(others), len(others)] for first, *others in sites]
     repaired, damaged, others = np.array(columns, dtype=float).T
     return repaired, damaged, others
 
 
 def _chosen_gain(group: Sequence[Record]) -> Estimate:
     """Errors repaired where the least likely tokens are masked again, less those where random ones are."""
-    least, random = (
-        np.array([record.evidence[f"{policy}_repaired"] for record in group]) for policy in ("least", "random")
-    )
-    gained, lost = (np.array([(sign * (least - random) > 0).mean()]) for sign in (1, -1))
-    value, low, high = difference_interval(gained, lost, np.array([float(len(group))]))
-    return Estimate(value=float(value), low=float(low), high=float(high))
+    gains = [record.evidence["least_repaired"] - record.evidence["random_repaired"] for record in group]
+    return paired_share({"": np.array(gains)})
 
 
 def break_even(repair: Estimate, damage: Estimate) -> Estimate:
     """d / (r + d); the interval from the ends of both, which can only widen it."""
     if repair.value is None or damage.value is None:
-        return Estimate(value=None, low=None, high=None)
-    assert None not in (repair.low, repair.high, damage.low, damage.high)
-
-    def share(d: float, r: float) -> float | None:
-        return d / (r + d) if r + d > 0 else None
-
-    return Estimate(
-        value=share(damage.value, repair.value),
-        low=share(damage.low or 0.0, repair.high or 0.0),
-        high=share(damage.high or 0.0, repair.low or 0.0),
-    )
-
-
-# How it is shown
+        return Estimate.of()
+    least, most = (damage.low or 0.0, repair.high or 0.0), (damage.high or 0.0, repair.low or 0.0)
+    shares = (d / (r + d) if r + d > 0 else None for d, r in ((damage.value, repair.value), least, most))
+    return Estimate.of(shares)
 
 
 def _by_kind(shown: Shown) -> dict[str, Entry]:
     return {str(entry.condition["wrong"]): entry for entry in shown.entries(NAME)}
 
 
-def _views(shown: Shown) -> list[Point]:
+def _marks(shown: Shown, drawn: Sequence[Mapping[str, str]]) -> list[Point]:
+    """Of each kind of error a mark at each place. drawn: of each place, the measure drawn under each name."""
     return [
-        Point(
-            f"errors {KINDS[kind]}",
-            mark_place(place, turn, 2),
-            without_accuracy(entry).changed(**_as("auroc", f"auroc_{view}", entry)),
-        )
+        Point(f"errors {KINDS[kind]}", mark_place(place, turn, 2), without_accuracy(entry).changed(**measured))
         for turn, (kind, entry) in enumerate(_by_kind(shown).items())
-        for place, view in enumerate(VIEWS)
+        for place, keys in enumerate(drawn)
+        for measured in [{name + end: entry.measures[key + end] for name, key in keys.items() for end in ENDS}]
     ]
+
+
+def _views(shown: Shown) -> list[Point]:
+    return _marks(shown, [{"auroc": f"auroc_{view}"} for view in VIEWS])
 
 
 def _methods(shown: Shown) -> list[Point]:
-    return [
-        Point(
-            f"errors {KINDS[kind]}",
-            mark_place(place, turn, 2),
-            without_accuracy(entry).changed(
-                **_as("repair", f"{method}_repair", entry), **_as("damage", f"{method}_damage", entry)
-            ),
-        )
-        for turn, (kind, entry) in enumerate(_by_kind(shown).items())
-        for place, method in enumerate(METHODS)
-    ]
-
-
-def _as(name: str, key: str, entry: Entry) -> Evidence:
-    return {f"{name}{end}": entry.measures[f"{key}{end}"] for end in ("", "_low", "_high")}
+    return _marks(shown, [{what: f"{method}_{what}" for what in ("repair", "damage")} for method in METHODS])
 
 
 def seen(shown: Shown) -> list[str]:
@@ -202,7 +155,7 @@ def seen(shown: Shown) -> list[str]:
         elif high is not None and high < CHANCE:
             verdict = "look likelier than right ones"
         lines.append(f"wrong tokens {KINDS[kind]} {verdict}, AUROC {views}")
-    apart = sources_in_words(_sources(shown), f"errors {KINDS[OWN]}, masked and filled again", _of_source)
+    apart = known_tokens.sources_in_words(_sources(shown), f"errors {KINDS[OWN]}, masked and filled again", _of_source)
     sees, do = _by_source_apart(shown)
     return [*sees, *lines, *apart, do] if lines else ["not run"]
 
@@ -218,8 +171,10 @@ def _by_source_apart(shown: Shown) -> tuple[list[str], str]:
     do = f"what to do: to find wrong tokens by their probability, {' and '.join(uses)}; whether it pays: section repair"
     if not ends or max(low for low, _ in ends.values()) <= min(high for _, high in ends.values()):
         return [], do
-    each = " and ".join(f"{_estimate(one, 'auroc_masked')} on {name}" for name, one in known.items())
-    return [f"wrong tokens {KINDS[OWN]} differ by source: AUROC {each} (50 % is guessing)"], do
+    each = {name: f"on {name} with AUROC {_estimate(one, 'auroc_masked')}" for name, one in known.items()}
+    spots, misses = (" and ".join(each[name] for name in names) for names in (good, bad))
+    found = f"it spots wrong tokens {KINDS[OWN]} {spots}{f' but not {misses}' if bad else ''}; guessing is 50 %"
+    return [found] if good else [], do
 
 
 def _sources(shown: Shown) -> Mapping[str, Evidence]:
@@ -242,11 +197,11 @@ def repaired(shown: Shown) -> list[str]:
         return ["not run"]
     found = entry.measures
     lines = [f"{words} {_shares(found, method)}" for method, words in METHODS.items()]
-    gained, low, high = (found[f"chosen_gain{end}"] for end in ("", "_low", "_high"))
+    gained, low, high = (found[f"chosen_gain{end}"] for end in ENDS)
     where = "choosing them by their probability helps" if low > 0 else "not shown to help"
     return [
         *lines,
-        "errors repaired by re-masking the least likely tokens less those at random, at equal cost: "
+        "errors repaired by re-masking the least likely tokens minus those at random, at equal cost: "
         f"{points_between(gained, low, high)}: {where}",
         decision(shown, found),
     ]
@@ -262,7 +217,8 @@ def decision(shown: Shown, found: Mapping[str, Any]) -> str:
     each = "; ".join(pays(found, *option, *commits) for option in OPTIONS)
     return (
         f"what to do: {wrong}; {each}; damage is measured next to a wrong token, which overstates it in short answers; "
-        "no option masks the least likely tokens again"
+        "maskwise has no option for least-likely re-masking"
+        + (", the better method here" if found["chosen_gain_low"] > 0 else "")
     )
 
 
@@ -274,7 +230,7 @@ def _shares(found: Mapping[str, Any], method: str) -> str:
 def pays(found: Mapping[str, Any], method: str, option: str, commits: Mapping[str, Any] | None = None) -> str:
     """Whether an option can pay: the share of wrong tokens above which its method repairs more than it damages,
     compared with the share of wrong commits of the probe `confidence`, where that was run."""
-    value, low, high = (found[f"{method}_break_even{end}"] for end in ("", "_low", "_high"))
+    value, low, high = (found[f"{method}_break_even{end}"] for end in ENDS)
     if value is None:
         most = found[f"{method}_repair_high"]
         return f"leave {option} out (it changed no token here; at most {percent(most)} of the errors are repaired)"
@@ -283,16 +239,16 @@ def pays(found: Mapping[str, Any], method: str, option: str, commits: Mapping[st
         return f"try {option} ({share})"
     if commits is not None and low > 1 - commits["right_low"]:
         return f"leave {option} out ({share})"
-    more = "" if commits is None else f"; ask more questions, --probes confidence,{NAME} --points 500"
+    more = "" if commits is None else f"; ask 500 of each source, --probes confidence,{NAME} --points 500"
     return f"{option} is inconclusive ({share}){more}"
 
 
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    about="whether wrong tokens are seen and repaired: does remdm or --edit pay (--data prompts=, gsm8k=)",
+    about="whether the model detects and repairs its wrong tokens (--data prompts=, gsm8k=)",
     condition={"wrong": str},
-    evidence=known_evidence(
+    evidence=known_tokens.known_evidence(
         dict.fromkeys(("wrong", "refilled", "edited"), list[int])
         | dict.fromkeys(("masked", "visible"), list[float])
         | dict.fromkeys(("random_repaired", "random_damaged", "least_repaired", "least_damaged", "others"), int)
@@ -303,7 +259,7 @@ PROBE = Probe(
     quick={"questions": 12, "right_places": 3},
     not_causal=NO_MASK_TOKEN,
     not_blocks=BY_BLOCKS,
-    scored=pooled,
+    scored=known_tokens.pooled,
     measures=measures,
     chance=None,
     extras={"self_correction_by_source": of_sources},
@@ -322,16 +278,15 @@ PROBE = Probe(
             "itself. Is the probability of the visible token lower where it is wrong?",
             paper="Not in the paper. Related: arXiv 2512.15596, 2604.18738.",
             how_to_read="At 50 % the model cannot tell wrong tokens from right ones; at 100 % every wrong token is "
-            "less likely than every right one. With the position masked the context decides. Left visible, the network "
-            "mostly copies what it reads.",
+            "less likely than every right one. With the position masked the context alone decides. Left visible, the "
+            "network also reads the token and mostly copies it, a right one more surely: this AUROC may be higher.",
             x_label="How the position is read",
-            at="{}",
             x_names=tuple(VIEWS.values()),
             points=_views,
             measures=(Measure("auroc", "AUROC", "auroc_low", "auroc_high", chance=CHANCE),),
             caption="Mark: AUROC over positions; whisker: 95 % interval over sequences.",
             says=seen,
-            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: none, or the position alone",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: none, or the position alone; {COLUMN}",
         ),
         Section(
             name="repair",
@@ -340,18 +295,18 @@ PROBE = Probe(
             "time, or edited in place. What is repaired, and what is damaged?",
             paper="Not in the paper. ReMDM (arXiv 2503.00307) masks committed tokens again at random; LLaDA2.1 edits "
             "committed tokens.",
-            how_to_read="A method pays where it repairs many wrong tokens and damages few right ones. Right tokens are "
-            "far more frequent than wrong ones, so damage weighs more than repair. refill: one position; random, least "
-            "likely: a quarter of the answer, at least one token; edit: replaced in place, not masked. Right tokens "
-            "are tried while the wrong one stands near them, so damage depends on the errors too.",
+            how_to_read="A method pays where it repairs many wrong tokens and damages few right ones. Where most "
+            "tokens are right, damage weighs more than repair. refill: one position (--rule remdm masks committed "
+            "tokens again at random); random, least likely: a quarter of the answer, at least one token (1 of 2); "
+            "edit: replaced in place where another token has a probability above 0.9, as --edit 0.9. Right tokens are "
+            "tried while the wrong one stands near them, so damage depends on the errors too.",
             x_label="Method",
-            at="{}",
             x_names=SHORT_METHODS,
             points=_methods,
             measures=(as_share("repair", "Wrong tokens repaired"), as_share("damage", "Right tokens damaged")),
             caption="Mark: share; whisker: 95 % interval over sequences.",
             says=repaired,
-            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: one position, or a quarter of the answer",
+            masks=lambda shown: f"{scored_in_words(_sources(shown))}masks: one, or a quarter of the answer; {COLUMN}",
         ),
     ),
 )

@@ -7,34 +7,24 @@ correlation over tasks.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from maskwise.probes.few_shot import episode_units
-from maskwise.probes.labelled import Labels, data_examples, given_data, label_item, labels_of, tests_that_fit
-from maskwise.probes.probe import (
-    NO_MASK_TOKEN,
-    VARIES_MASKS,
-    Asker,
-    Item,
-    Probe,
-    Setup,
-    Unit,
-    Variant,
-    first_of_same,
-    units_of,
-)
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown
+from maskwise.probes.labelled import Labels, data_examples, given_data, label_prompt, labels_of, tests_that_fit
+from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, Variant, first_of_same, units_for
+from maskwise.probes.section import Measure, Point, Section, Shown, drawn_entry
 from maskwise.records.groups import values_of
-from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.intervals import Estimate, correlation
 from maskwise.support.typed import Count
 from maskwise.tasks.datasets import READERS, has_labels
 from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.point_clouds import LABELS, SHAPES, Cloud, arranged, draw_cloud, exercise
+from maskwise.tasks.prompts import Prompt
 
 NAME, CORRELATION = "shots-masks", "shots_against_masks"
 
@@ -47,10 +37,8 @@ def units(setup: Setup) -> Iterator[Unit]:
 
 def rule_units(setup: Setup) -> Iterator[Unit]:
     for shots in setup.own["shots"]:
-        variants = [
-            Variant(NAME, {"shots": shots, "extra masks": extra}, open=True, masks=1 + extra)
-            for extra in setup.own["masks"]
-        ]
+        conditions = [(extra, {"shots": shots, "extra masks": extra}) for extra in setup.own["masks"]]
+        variants = [Variant(NAME, condition, open=True, masks=1 + extra) for extra, condition in conditions]
         yield from episode_units(setup, variants, shots, 0)
 
 
@@ -59,13 +47,10 @@ def cloud_units(setup: Setup) -> Iterator[Unit]:
     own, seed, count = setup.own, setup.settings.seed, setup.settings.points
     labels, several = labels_of(setup.asker.tokenizer, LABELS), own["clouds"]
     for shape in SHAPES:
-        clouds = [
-            draw_cloud(shape, max(own["shots"]), -(-count // several), number)
-            for number in range(seed * several, (seed + 1) * several)
-        ]
-        tests = [
-            exercise(cloud.tests[n], cloud.test_labels[n]) for n in range(len(clouds[0].tests)) for cloud in clouds
-        ]
+        numbers = range(seed * several, (seed + 1) * several)
+        clouds = [draw_cloud(shape, max(own["shots"]), -(-count // several), number) for number in numbers]
+        each = [[exercise(*one) for one in zip(cloud.tests, cloud.test_labels, strict=True)] for cloud in clouds]
+        tests = [test for turn in zip(*each, strict=True) for test in turn]
         yield from label_units(setup, shape, partial(cloud_examples, clouds), tests[:count], labels)
 
 
@@ -98,24 +83,13 @@ def label_units(
     asked: list[Condition] = [
         {"shots": shots, "extra masks": extra} for shots in setup.own["shots"] for extra in setup.own["masks"]
     ]
-    make = partial(label_items, setup.asker, task, examples, tests, labels, asked)
-    yield from units_of(len(tests), len(asked), make)
 
-
-def label_items(
-    asker: Asker,
-    task: str,
-    examples: Callable[[int, int], list[Labelled]],
-    tests: Sequence[Labelled],
-    labels: Labels,
-    asked: Sequence[Condition],
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
-    for key, point, condition in still_to_ask(NAME, task, points, asked, done):
+    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
+        """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
         shown, more = examples(int(condition["shots"]), point), int(condition["extra masks"]) - 1
-        yield label_item(asker, key, condition, shown, tests[point], labels, more=more)
+        return label_prompt(setup.asker, shown, tests[point], labels, more=more)
+
+    yield from units_for(NAME, task, len(tests), asked, made)
 
 
 def shots_against_masks(records: Sequence[Record]) -> dict[str, Any]:
@@ -139,15 +113,11 @@ def shots_against_masks(records: Sequence[Record]) -> dict[str, Any]:
         for task, found in right.items()
         if all(found[name, 0] and found[name, 1] for name in corners)
     }
-    gains = {task: a["many"] - a["few"] for task, a in whole.items()}
-    changes = {task: a["masked"] - a["many"] for task, a in whole.items()}
+    tasks = {task: {"gain": a["many"] - a["few"], "change": a["masked"] - a["many"]} for task, a in whole.items()}
     gains_apart = [float(np.mean(right[t]["many", 0]) - np.mean(right[t]["few", 0])) for t in whole]
     changes_apart = [float(np.mean(right[t]["masked", 1]) - np.mean(right[t]["many", 1])) for t in whole]
-    return {
-        "together": correlation(list(gains.values()), list(changes.values())),
-        "apart": correlation(gains_apart, changes_apart),
-        "tasks": {task: {"gain": gains[task], "change": changes[task]} for task in whole},
-    }
+    together = correlation([one["gain"] for one in tasks.values()], [one["change"] for one in tasks.values()])
+    return {"together": together, "apart": correlation(gains_apart, changes_apart), "tasks": tasks}
 
 
 def _points(shown: Shown) -> list[Point]:
@@ -156,22 +126,11 @@ def _points(shown: Shown) -> list[Point]:
     most = max((entry.masks for entry in entries), default=0)
     answers = sum(entry.n for entry in entries)
     tasks = shown.summary.extras.get(CORRELATION, {}).get("tasks", {})
-    return [
-        Point(
-            "",
-            found["gain"],
-            Entry(
-                condition={"task": task, "gain": round(found["gain"], 4)},
-                masks=most,
-                n=answers // max(1, len(tasks)),
-                accuracy=None,
-                low=None,
-                high=None,
-                measures={"evidence": found["change"]},
-            ),
-        )
-        for task, found in tasks.items()
-    ]
+    points = []
+    for task, found in tasks.items():
+        condition, change = {"task": task, "gain": round(found["gain"], 4)}, {"evidence": found["change"]}
+        points.append(Point("", found["gain"], drawn_entry(condition, answers // len(tasks), change, most)))
+    return points
 
 
 def _in_words(shown: Shown) -> list[str]:
@@ -192,7 +151,7 @@ PROBE = Probe(
     name=NAME,
     group="evidence",
     not_text=VARIES_MASKS,
-    about="gain from more examples against loss to more masks",
+    about="few or many relevant examples, with few and with many masks",
     condition={"shots": Count, "extra masks": Count},
     presets=("full", "paper"),
     units=units,
@@ -214,7 +173,6 @@ PROBE = Probe(
             how_to_read="A point is a task. Falling to the right would mean that tasks learnt from context suffer "
             "most. Both axes share one accuracy, whose noise alone makes r negative; the second r is free of that.",
             x_label="Gain from few to many shots",
-            at="{}",
             points=_points,
             measures=(Measure("evidence", "Change from few to many masks", "", ""),),
             caption="A point for each task.",

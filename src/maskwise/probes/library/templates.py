@@ -16,49 +16,33 @@ Condition: {"questions": "mask-count", "template": "choices", "examples": "mixed
 Related: arXiv 2606.29228.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.library.contrast import draw_question
-from maskwise.probes.probe import Asker, Item, Probe, Setup, Unit
-from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summary, TextTable
-from maskwise.records.record import Condition, Key, make_key
+from maskwise.probes.probe import Asker, Probe, PromptMaker, Setup, Unit, units_for
+from maskwise.probes.section import Entry, Point, Section, Shown, Summary, TextTable, drawn_entry, in_unit
+from maskwise.records.record import Condition
+from maskwise.scoring import template_effects as effects
+from maskwise.scoring.intervals import Estimate
 from maskwise.scoring.numbers import percent, tenths
-from maskwise.scoring.template_effects import (
-    ACCURACY,
-    DISTANCE,
-    EFFECTS,
-    FAR,
-    MASKS,
-    MIXED,
-    NEAR,
-    OF_CONTRAST,
-    OF_MASKS,
-    OF_SKILL,
-    TemplateEffect,
-    TemplatesSummary,
-    templates_summary,
-)
+from maskwise.scoring.template_effects import ACCURACY, DISTANCE, EFFECTS, MASKS, TemplateEffect, TemplatesSummary
 from maskwise.scoring.variance_components import TemplateSpread
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count
-from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast
-from maskwise.tasks.episodes import CHANCE, Episode, mixed
-from maskwise.tasks.prompts import opened
+from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast, draw_contrast
+from maskwise.tasks.episodes import CHANCE, Episode, Question, mixed
+from maskwise.tasks.prompts import Encoded, Prompt, opened
 from maskwise.tasks.rewordings import BUILT_IN, Rewording, encode_reworded
 from maskwise.tasks.words import split_words
 
 NAME = "templates"
 IN_WORDS = {ACCURACY: "accuracy with 2 masks", MASKS: "loss to appended masks", DISTANCE: "loss to distance"}
 RELEVANT = 1
+MORE = "mask-count and contrast"
 CAN, CANNOT = "templates it can answer", "templates it cannot answer"
-SERIES = (CAN, "a new template", CANNOT, "another task")
-
-
-# What is asked
 
 
 def units(setup: Setup) -> Iterator[Unit]:
@@ -67,75 +51,56 @@ def units(setup: Setup) -> Iterator[Unit]:
     counts = (0,) if setup.model.causal else visible_counts(setup, NAME, own["mask_counts"])
     points = min(settings.points, own["points"])
     tasks = [task.name for task in setup.tasks if task.name in settings.tasks][: own["tasks"]]
-    other = replace(setup, settings=replace(settings, seed=seed_of(OF_SKILL, settings.seed)))
-    for drawn, kind, masks in ((setup, OF_MASKS, counts), (other, OF_SKILL, counts[:1])):
+    other = replace(setup, settings=replace(settings, seed=seed_of(effects.OF_SKILL, settings.seed)))
+    for drawn, kind, masks in ((setup, effects.OF_MASKS, counts), (other, effects.OF_SKILL, counts[:1])):
         for episode in episodes(drawn, RELEVANT, own["among"], points):
             if episode.task.name in tasks:
-                context = context_of(drawn, episode, afresh=True)
-                make = partial(_mask_count_items, setup.asker, kind, templates, context, masks)
-                yield Unit(range(points), len(templates) * len(masks), make)
+                asked = [_condition(kind, template, effects.MIXED, k) for template in templates for k in masks]
+                made = _reworded(setup.asker, templates, partial(_mixed, context_of(drawn, episode, afresh=True)))
+                yield from units_for(NAME, episode.task.name, points, asked, made)
     words = split_words(setup.words, settings.held_out) if settings.held_out else (setup.words, setup.words)
     questions = min(settings.points, own["contrast_questions"])
+    sides = [(template, where) for template in templates for where in (effects.NEAR, effects.FAR)]
+    asked = [_condition(effects.OF_CONTRAST, *side, counts[0]) for side in sides]
     for task in CONTRAST_TASKS[: own["contrast_tasks"]]:
-        question = partial(draw_question, task, words, RELEVANT, own["among"], settings.seed)
-        make = partial(_contrast_items, setup.asker, templates, task.name, question, counts[0])
-        yield Unit(range(RULES * questions), 2 * len(templates), make)
+        question = partial(draw_contrast, task, *words, RELEVANT, own["among"], seed=settings.seed)
+        made = _reworded(setup.asker, templates, partial(_near_or_far, question))
+        yield from units_for(NAME, task.name, RULES * questions, asked, made)
 
 
-def _mask_count_items(
-    asker: Asker,
-    kind: str,
-    templates: Sequence[Rewording],
-    context: Callable[[int], Episode],
-    counts: Sequence[int],
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    for point in points:
-        episode = context(point)
-        test = episode.tests[point]
-        for template in templates:
-            asked = [(k, _condition(kind, template, MIXED, k)) for k in counts]
-            keys = [make_key(NAME, episode.task.name, point, condition) for _, condition in asked]
-            if all(key in done for key in keys):
-                continue
-            encoded = encode_reworded(asker.tokenizer, template, mixed(episode), test, asker.chat)
-            for key, (k, condition) in zip(keys, asked, strict=True):
-                if key not in done:
-                    answer = test.options[test.answer] if template.changes_task else test.letter
-                    yield Item(key, condition, opened(encoded, asker.mask_id, k), answer)
+WithExamples = tuple[Sequence[Question], Question]
 
 
-def _contrast_items(
-    asker: Asker,
-    templates: Sequence[Rewording],
-    task: str,
-    question: "partial[Contrast]",
-    masks: int,
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    for point in points:
-        number, rule = divmod(point, RULES)
-        drawn = question(number)
-        test = drawn.test(rule)
-        for template in templates:
-            for where in (NEAR, FAR):
-                condition = _condition(OF_CONTRAST, template, where, masks)
-                key = make_key(NAME, task, point, condition)
-                if key not in done:
-                    examples = drawn.context(rule, where)
-                    encoded = encode_reworded(asker.tokenizer, template, examples, test, asker.chat)
-                    answer = test.options[test.answer] if template.changes_task else test.letter
-                    yield Item(key, condition, opened(encoded, asker.mask_id, masks), answer)
+def _mixed(context: Callable[[int], Episode], point: int, _: str) -> WithExamples:
+    episode = context(point)
+    return mixed(episode), episode.tests[point]
+
+
+def _near_or_far(question: Callable[[int], Contrast], point: int, where: str) -> WithExamples:
+    number, rule = divmod(point, RULES)
+    drawn = question(number)
+    return drawn.context(rule, where), drawn.test(rule)
+
+
+def _reworded(asker: Asker, templates: Sequence[Rewording], draw: Callable[[int, str], WithExamples]) -> PromptMaker:
+    known = {template.name: template for template in templates}
+
+    @lru_cache(1)  # numbers of masks of one template share a text
+    def text(point: int, name: str, where: str) -> tuple[Encoded, str]:
+        examples, test = draw(point, where)
+        answer = test.options[test.answer] if known[name].changes_task else test.letter
+        return encode_reworded(asker.tokenizer, known[name], examples, test, asker.chat), answer
+
+    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
+        encoded, answer = text(point, str(condition["template"]), str(condition["examples"]))
+        return opened(encoded, asker.mask_id, int(condition["masks"])), answer
+
+    return made
 
 
 def _condition(questions: str, template: Rewording, examples: str, masks: int) -> Condition:
     answer = "word" if template.changes_task else "letter"
     return {"questions": questions, "template": template.name, "answer": answer, "examples": examples, "masks": masks}
-
-
-# How it is shown
 
 
 def _found(summary: Summary) -> TemplatesSummary | None:
@@ -148,31 +113,27 @@ def _points(shown: Shown) -> list[Point]:
     if found is None:
         return []
     able = found.answerable
-    single = [
-        Point(
-            "another task" if one.changes_task else CAN if one.template in able else CANNOT,
-            EFFECTS.index(one.effect) + (0.25 if one.changes_task else 0.0 if one.template in able else -0.125),
-            _entry(one.effect, one.template, one.questions, one.value, None, None),
-        )
-        for one in found.effects
-    ]
-    new = [
-        Point(
-            "a new template",
-            EFFECTS.index(effect) + 0.125,
-            _entry(effect, "a new one", one.questions, one.mean, one.new_low, one.new_high),
-        )
+    shift = {CAN: 0.0, "a new template": 0.125, CANNOT: -0.125, "another task": 0.25}
+    drawn = [
+        ("a new template", effect, _entry(effect, "a new one", one.questions, one.mean, one.new_low, one.new_high))
         for effect, one in found.able.items()
     ]
-    return sorted([*new, *single], key=lambda point: SERIES.index(point.series))
+    for one in found.effects:
+        series = "another task" if one.changes_task else CAN if one.template in able else CANNOT
+        if one.effect != ACCURACY and not effects.can_answer(found.skills, one.template):
+            continue  # nothing to lose there
+        drawn.append((series, one.effect, _entry(one.effect, one.template, one.questions, one.value)))
+    drawn.sort(key=lambda point: list(shift).index(point[0]))
+    return [Point(series, EFFECTS.index(effect) + shift[series], entry) for series, effect, entry in drawn]
 
 
-def _entry(effect: str, template: str, n: int, value: float, low: float | None, high: float | None) -> Entry:
+def _entry(
+    effect: str, template: str, n: int, value: float, low: float | None = None, high: float | None = None
+) -> Entry:
     """In points: an effect, and the ends of its interval, may be below zero."""
-    ends = {"points": value, "points_low": low, "points_high": high}
+    ends = Estimate.of((value, low, high)).named("points")
     measured = {name: None if end is None else 100 * end for name, end in ends.items()}
-    condition: Condition = {"effect": effect, "template": template}
-    return Entry(condition=condition, masks=0, n=n, accuracy=None, low=None, high=None, measures=measured)
+    return drawn_entry({"effect": effect, "template": template}, n, measured)
 
 
 def in_words(shown: Shown) -> list[str]:
@@ -183,7 +144,7 @@ def in_words(shown: Shown) -> list[str]:
     able, every = found.answerable, found.same_task
     lines = [_effect_line(effect, found.able[effect]) for effect in (MASKS, DISTANCE, ACCURACY) if effect in found.able]
     if len(able) == 1:
-        lines = [f"under {able[0]!r}, in points: {_effects_of(found, able[0])} (mask-count and contrast ask more)"]
+        lines = [f"under {able[0]!r}, in points: {_effects_of(found, able[0])} (the probes {MORE} ask more questions)"]
     elif found.able:
         lines.append("the point with a whisker is the mean; the whisker is where a new template lies in 95 % of cases")
     return [_able_line(found, able, every), *lines, *_extremes(found), *_other_task(found), _advice(found, able, every)]
@@ -206,9 +167,9 @@ def _able_line(found: TemplatesSummary, able: Sequence[str], every: Sequence[str
         )
     own = found.skills[able[0]]
     masks = [one for one in found.effects if (one.effect, one.template) == (MASKS, able[0])]
-    lost = "".join(f" and loses {_with_ends(one)} points to masks" for one in masks)
-    only = f"{able[0]!r} alone{lost} (no variance over templates can be given); it has {own.right} of {own.n} other"
-    return f"of {total} templates the model can answer {only} questions right; under the other {len(others)} {nothing}"
+    lost = "".join(f" and there appended masks cost {_with_ends(one, ' points')}" for one in masks)
+    only = f"it can answer only 1 of {total} wordings ({able[0]!r}){lost}; {own.right} of {own.n} other questions are"
+    return f"{only} right under it; under the other {len(others)} {nothing}; no variance over templates is known"
 
 
 def survives(one: TemplateSpread) -> bool:
@@ -235,9 +196,8 @@ def _effect_line(effect: str, one: TemplateSpread) -> str:
 def _extremes(found: TemplatesSummary) -> list[str]:
     """The templates with the lowest and the highest accuracy, of those that the model can answer."""
     able = found.answerable
-    own = sorted(
-        (one for one in found.effects if one.effect == ACCURACY and one.template in able), key=lambda one: one.value
-    )
+    own = [one for one in found.effects if one.effect == ACCURACY and one.template in able]
+    own.sort(key=lambda one: one.value)
     if not own or own[0].value == own[-1].value:
         return []
     low, high = (f"{tenths(100 * one.value)} % ({one.template})" for one in (own[0], own[-1]))
@@ -246,7 +206,7 @@ def _extremes(found: TemplatesSummary) -> list[str]:
 
 def _other_task(found: TemplatesSummary) -> list[str]:
     return [
-        f"another task, {name!r} (the answer is a word, judged by its first token), in points: "
+        f"another task, {name!r} (the answer is a word, judged by its first token; a letter is no word), in points: "
         f"{_effects_of(found, name)}"
         for name in dict.fromkeys(one.template for one in found.effects if one.changes_task)
     ]
@@ -257,9 +217,9 @@ def _effects_of(found: TemplatesSummary, template: str) -> str:
     return ", ".join(f"{IN_WORDS[one.effect]} {_with_ends(one)}" for one in own)
 
 
-def _with_ends(one: TemplateEffect) -> str:
+def _with_ends(one: TemplateEffect, unit: str = "") -> str:
     ends = "" if one.low is None or one.high is None else f" ({_ends(one.low, one.high)})"
-    return f"{tenths(100 * one.value)}{ends}"
+    return f"{tenths(100 * one.value)}{unit}{ends}"
 
 
 def _advice(found: TemplatesSummary, able: Sequence[str], every: Sequence[str]) -> str:
@@ -283,17 +243,11 @@ def _tables(summary: Summary) -> list[TextTable]:
     if found is None:
         return []
     head = ("effect, in points", "mean", "95 % interval", "sd over templates", "95 % interval", "new template")
-    rows = [
-        (
-            IN_WORDS[effect],
-            tenths(100 * one.mean),
-            _ends(one.mean_low, one.mean_high),
-            tenths(100 * one.sd),
-            _ends(one.sd_low, one.sd_high),
-            _ends(one.new_low, one.new_high),
-        )
-        for effect, one in (found.able or found.spread).items()
-    ]
+    rows = []
+    for effect, one in (found.able or found.spread).items():
+        ends = ((one.mean_low, one.mean_high), (one.sd_low, one.sd_high), (one.new_low, one.new_high))
+        mean, sd, new = (_ends(low, high) for low, high in ends)
+        rows.append((IN_WORDS[effect], tenths(100 * one.mean), mean, tenths(100 * one.sd), sd, new))
     whose = "that the model can answer" if found.able else "that mean the same"
     return [TextTable(f"{NAME}: each effect over templates {whose}", head, rows)]
 
@@ -320,9 +274,9 @@ PROBE = Probe(
         "contrast_questions": 2,
     },
     quick={"tasks": 3, "contrast_tasks": 1},
-    scored=lambda records: [record for record in records if record.condition["questions"] != OF_SKILL],
+    scored=lambda records: [record for record in records if record.condition["questions"] != effects.OF_SKILL],
     chance=None,
-    extras={NAME: templates_summary},
+    extras={NAME: effects.templates_summary},
     tables=_tables,
     sections=(
         Section(
@@ -331,13 +285,13 @@ PROBE = Probe(
             "Answer, other separators and brackets, the label after the option. Does the effect stay?",
             paper="Not in the paper. Related: arXiv 2606.29228.",
             how_to_read="Each point is one template. A model that cannot answer under a template has nothing to lose "
-            "there. Templates whose answer is a word ask for another task. plain is the wording of all other "
-            "probes, Options: (A) cat, (B) lamp, (C) blue, then Answer:[ ].",
+            "there, so only its accuracy is drawn. A loss below 0 means more right answers with 200 masks, or with "
+            "the example far. Templates whose answer is a word ask for another task. plain is the wording of all "
+            "other probes, Options: (A) cat, (B) lamp, (C) blue, then Answer:[ ].",
             x_label="Effect",
-            at="{}",
             x_names=("accuracy with 2 masks", "loss to masks", "loss to distance"),
             points=_points,
-            measures=(Measure("points", "Points", "points_low", "points_high", percent=False, unit="points"),),
+            measures=(in_unit("points", "points", "Points"),),
             caption="Point: a template, on the same questions.",
             says=in_words,
             masks=lambda shown: "masks: 2, and 200 where their effect is measured",

@@ -33,25 +33,17 @@ def units(setup: Setup) -> Iterator[Unit]:
         return
     asked: list[Condition] = [{"distance": apart} for apart in setup.own["distances"] if apart < gap.masks]
     # Pairs of the first mask and the mask `distance` places after it; the row asked is the second's.
-    make = partial(gap_items, setup.asker, NAME, pieces, gap, asked, 0)
+    items = gap_items(setup.asker, NAME, pieces, gap, asked, 0)
     answer = partial(correlate, seed=setup.settings.seed, samples=samples)
-    yield Unit(range(len(pieces)), len(asked), make, answer, 2 * samples)
+    yield Unit(range(len(pieces)), len(asked), items, answer, 2 * samples)
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
     """The output is marginals: a step that draws from their product pays the total correlation."""
     nearest = min(record.condition["distance"] for record in records)
     values = [record.evidence["tc"] for record in records if record.condition["distance"] == nearest]
-    return [
-        judged(
-            "coupled",
-            "masks side by side are coupled, so filling both at once loses something",
-            f"total correlation at distance {nearest}",
-            values,
-            "nats",
-            asked=COUPLED,
-        )
-    ]
+    claim = "masks side by side are coupled, so filling both at once loses something"
+    return [judged("coupled", claim, f"total correlation at distance {nearest}", values, "nats", asked=COUPLED)]
 
 
 PROBE = Probe(

@@ -16,9 +16,8 @@ be parsed is a class of its own. Measured over the steps of each question:
 Condition: {"rule": "low-confidence", "tokens_per_step": 1}; evidence {"answers", "right", "voted", "changed"}.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from msgspec import UNSET
@@ -27,9 +26,10 @@ from maskwise.probes.checked import CanvasLayout, asked_sets, canvas_items
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_of
 from maskwise.probes.section import Entry, Point, Section, Shown, as_share, mark_place, without_accuracy
 from maskwise.records.record import Condition, Evidence, Record
+from maskwise.scoring import intervals
 from maskwise.scoring.claims import LEVEL, holm_adjusted, judged, p_value
-from maskwise.scoring.intervals import Estimate, bounded_mean, by_task, difference_interval, points_of, stratified_share
-from maskwise.scoring.numbers import percent, points, points_between
+from maskwise.scoring.intervals import ENDS, Estimate, bounded_mean, by_task, paired_share, stratified_share
+from maskwise.scoring.numbers import percent, points_between, tenths
 from maskwise.scoring.power import questions_for
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
 
@@ -42,9 +42,6 @@ LITTLE = 0.05  # of the questions
 DECODING_COST = 4
 
 
-# What is asked
-
-
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.looks import watch_looks
 
@@ -54,24 +51,13 @@ def units(setup: Setup) -> Iterator[Unit]:
         if asked.longest + canvas > setup.model.window:
             setup.note(f"{NAME} was not run on {asked.name}: a canvas of {canvas} masks exceeds the context length")
             continue
-        for condition in conditions(own, canvas):
-            steps = canvas // int(condition["tokens_per_step"])
-            make = partial(canvas_items, setup.asker, NAME, asked, CanvasLayout(canvas), condition)
-            answer = partial(watch_looks, asked=asked, rule=str(condition["rule"]), steps=steps, canvas=canvas,
-                             seed=setup.settings.seed)  # fmt: skip
-            yield from units_of(len(asked.questions), 1, make, answer, DECODING_COST)
-
-
-def conditions(own: Mapping[str, Any], canvas: int) -> list[Condition]:
-    return [
-        {"rule": rule, "tokens_per_step": count}
-        for rule in own["rules"]
-        for count in own["tokens_per_step"]
-        if count <= canvas
-    ]
-
-
-# What is measured
+        look = partial(watch_looks, asked=asked, canvas=canvas, seed=setup.settings.seed)
+        for rule in own["rules"]:
+            for pace in (pace for pace in own["tokens_per_step"] if pace <= canvas):
+                condition: Condition = {"rule": rule, "tokens_per_step": pace}
+                items = canvas_items(setup.asker, NAME, asked, CanvasLayout(canvas), condition)
+                answer = partial(look, rule=rule, steps=canvas // pace)
+                yield from units_of(len(asked.questions), 1, items, answer, DECODING_COST)
 
 
 def looked(evidence: Evidence) -> dict[str, float]:
@@ -97,7 +83,7 @@ def looked(evidence: Evidence) -> dict[str, float]:
 
 
 SHARES = ("lost", "gained", "ever", "unparsable", "voted")  # 0 or 1 of each question
-MEANS = ("lost_chance", "gained_chance", "first_seen", "settled", "changed")
+MEANS = ("first_seen", "settled", "changed")
 
 
 def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
@@ -109,8 +95,13 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
         values = by_task((task, one[name]) for task, one in each)
         found |= Estimate.of(bounded_mean(values, None if name == "changed" else (0, 1))).named(name)
     for name in ("lost", "gained"):
+        # Few questions have a chance above 0, so Student's interval would be too narrow: as of shares and of changes.
+        chance = by_task((task, one[f"{name}_chance"]) for task, one in each)
+        found |= Estimate.of(intervals.share_interval(intervals.means_of(chance), intervals.points_of(chance))).named(
+            f"{name}_chance"
+        )
         excess = by_task((task, one[name] - one[f"{name}_chance"]) for task, one in each)
-        found |= Estimate.of(bounded_mean(excess, (-1, 1))).named(f"{name}_excess")
+        found |= paired_share(excess).named(f"{name}_excess")
         found[f"{name}_p"] = _p_of_none(excess)
     found |= _vote_gain(group)
     found["vote_changed"] = float(np.mean([record.evidence["voted"] != record.correct for record in group]))
@@ -131,9 +122,7 @@ def _right_at(group: Sequence[Record], share: float) -> dict[str, np.ndarray]:
 def _vote_gain(group: Sequence[Record]) -> Evidence:
     """Accuracy of the elected answer less that of the last one, over the same questions."""
     change = by_task((record.task, record.evidence["voted"] - float(record.correct)) for record in group)
-    gained, lost = (np.array([(sign * one).clip(0).mean() for one in change.values()]) for sign in (1, -1))
-    found = Estimate.of(difference_interval(gained, lost, points_of(change)))
-    return {**found.named("vote_gain"), "vote_p": _p_of_none(change)}
+    return {**paired_share(change).named("vote_gain"), "vote_p": _p_of_none(change)}
 
 
 def _p_of_none(strata: dict[str, np.ndarray]) -> float:
@@ -148,9 +137,6 @@ def _shown_above(entries: Sequence[Entry], value: str, p: str) -> list[Entry]:
     return [one for one, level in zip(entries, adjusted, strict=True) if level < LEVEL and one.measures[value] > 0]
 
 
-# How it is shown
-
-
 def _named(entry: Entry) -> str:
     return f"{entry.condition['rule']}, {entry.condition['tokens_per_step']} per step"
 
@@ -160,39 +146,25 @@ def _along(shown: Shown) -> list[Point]:
     by_rule: dict[str, dict[int, Entry]] = {}
     for entry in shown.entries(NAME):
         by_rule.setdefault(entry.condition["rule"], {})[entry.condition["tokens_per_step"]] = entry
-    return [
-        Point(rule, round(100 * share), _of_rule(rule, paces).changed(**_right_along(paces, place)))
-        for rule, paces in by_rule.items()
-        for place, share in enumerate(PLACES)
-    ]
-
-
-def _of_rule(rule: str, paces: Mapping[int, Entry]) -> Entry:
-    """One entry for all numbers of tokens per step, each of which is a measure of it."""
-    return without_accuracy(next(iter(paces.values()))).changed(condition={"rule": rule})
-
-
-def _right_along(paces: Mapping[int, Entry], place: int) -> Evidence:
-    return {
-        f"right_{pace}{end}": entry.measures["along"][place][f"right{end}"]
-        for pace, entry in paces.items()
-        for end in ("", "_low", "_high")
-    }
+    found = []
+    for rule, paces in by_rule.items():
+        # One entry for all numbers of tokens per step, each of which is a measure of it.
+        entry = without_accuracy(next(iter(paces.values()))).changed(condition={"rule": rule})
+        for place, share in enumerate(PLACES):
+            along = {pace: one.measures["along"][place] for pace, one in paces.items()}
+            right = {f"right_{pace}{end}": one[f"right{end}"] for pace, one in along.items() for end in ENDS}
+            found.append(Point(rule, round(100 * share), entry.changed(**right)))
+    return found
 
 
 def _lost_and_gained(shown: Shown) -> list[Point]:
-    entries = shown.entries(NAME)
-    return [
-        Point(
-            _named(entry),
-            mark_place(place, turn, len(entries)),
-            without_accuracy(entry).changed(
-                **{f"share{end}": entry.measures[f"{kind}{end}"] for end in ("", "_low", "_high")}
-            ),
-        )
-        for turn, entry in enumerate(entries)
-        for place, kind in enumerate(KINDS)
-    ]
+    entries, points = shown.entries(NAME), []
+    for turn, entry in enumerate(entries):
+        for place, kind in enumerate(KINDS):
+            share = {f"share{end}": entry.measures[kind + end] for end in ENDS}
+            at = mark_place(place, turn, len(entries))
+            points.append(Point(_named(entry), at, without_accuracy(entry).changed(**share)))
+    return points
 
 
 def _each(shown: Shown, what: str, value: Callable[[Entry], str]) -> str:
@@ -215,17 +187,14 @@ def stands(shown: Shown) -> list[str]:
     steps = [entry.masks / entry.condition["tokens_per_step"] for entry in entries]
     stood = [entry.measures["settled"] * count for entry, count in zip(entries, steps, strict=True)]
     after, right = _range(stood, "{:.1f}".format), _range([entry.accuracy or 0.0 for entry in entries])
+    paces = dict(zip((entry.condition["tokens_per_step"] for entry in entries), steps, strict=True))
+    of = " and ".join(f"{count:g} at {pace} per step" for pace, count in paces.items())
     return [
-        f"the final answer stands after {after} of {_range(steps, '{:g}'.format)} steps and is right for {right} of "
-        "the questions",
+        f"the final answer stands on average after step {after} (of {of}) and is right for {right} of the questions",
         _each(shown, "right at the end", lambda entry: percent(entry.accuracy)),
         _each(shown, "right after some step", lambda entry: percent(entry.measures["ever"])),
         vote_advice(shown),
     ]
-
-
-def _percent_of(name: str) -> Callable[[Entry], str]:
-    return lambda entry: percent(entry.measures[name])
 
 
 def vote_advice(shown: Shown) -> str:
@@ -233,7 +202,7 @@ def vote_advice(shown: Shown) -> str:
     found = {_named(entry): entry.measures for entry in entries}
     gains = [_named(entry) for entry in _shown_above(entries, "vote_gain", "vote_p")]
     most = max(gains or found, key=lambda name: found[name]["vote_gain"])
-    change = f"{points_between(*(found[most][f'vote_gain{end}'] for end in ('', '_low', '_high')))}, {most}"
+    change = f"{points_between(*(found[most][f'vote_gain{end}'] for end in ENDS))}, {most}"
     judged_by = f"judged by Holm's procedure over {len(found)} conditions; the interval is of one of them alone"
     if gains:
         named = " and ".join(gains)
@@ -244,8 +213,9 @@ def vote_advice(shown: Shown) -> str:
     if all(abs(entry.measures["ever"] - (entry.accuracy or 0.0)) < 1e-9 for entry in entries):
         return (
             f"what to do: do not vote over the steps (--vote): every question that was right after some step was right "
-            f"at the end ({asked} questions), so voting cannot gain on them; on others by at most "
-            f"{points(max(one['vote_gain_high'] for one in found.values()))} (95 % upper bound)"
+            f"at the end ({asked} questions), so voting cannot gain on them; on other questions, "
+            f"voting could gain at most {tenths(100 * max(one['vote_gain_high'] for one in found.values()))} points "
+            "(95 % upper bound)"
         )
     if asked >= enough:
         return (
@@ -269,7 +239,7 @@ def destroyed(shown: Shown) -> list[str]:
         verdict,
         _each(shown, "right then wrong (by chance)", _with_chance("lost")),
         _each(shown, "wrong then right (by chance)", _with_chance("gained")),
-        _each(shown, "unparsable at the end", _percent_of("unparsable")),
+        _each(shown, "unparsable at the end", lambda entry: percent(entry.measures["unparsable"])),
         _each(shown, "committed tokens that changed later, per question", lambda e: f"{e.measures['changed']:.1f}"),
         f"what to do: {do}",
     ]
@@ -293,13 +263,14 @@ def _last_steps(shown: Shown) -> tuple[str, str]:
     up_to = "" if high is None else f" of up to {percent(high)} of the questions (95 % upper bound)"
     found = f"not shown that the last steps destroy right answers; losses above chance{up_to} are not excluded"
     asked, n = _questions_needed(entries), min(entry.n for entry in entries)
-    gained, up_to = (percent(max(entry.measures[f"gained{end}"] for entry in entries)) for end in ("", "_high"))
-    return found, (
-        f"decode to the end: later steps made {gained} of {n} questions right that were wrong before (95 % upper bound "
-        f"{up_to}); {n} questions are too few to advise fewer steps (--steps): ask {asked} (--probes {NAME} --points "
-        f"{asked})"
-    )
+    most, high = (max(entry.measures[f"gained{end}"] for entry in entries) for end in ("", "_high"))
+    gains = f"{percent(most)} of the questions gained" if most else "no question gained"
+    ask = f"Before you take fewer steps (--steps), ask {asked} questions: --probes {NAME} --points {asked}"
+    gains += f" from later steps, up to {percent(high)} could ({n} questions; end of the 95 % interval)"
+    return found, f"decode to the end: {gains}. {ask}"
 
+
+of_canvas = partial(Section, masks=lambda shown: "masks: as many as the canvas has")
 
 PROBE = Probe(
     name=NAME,
@@ -324,38 +295,37 @@ PROBE = Probe(
         "voted": "voted",
     },
     sections=(
-        Section(
+        of_canvas(
             title="When does the answer stand?",
             question="After each step the masks that are left are filled with their likeliest tokens, and the answer "
             "is read. How often is it right, and from when on does it not change any more?",
             paper="Not in the paper. Wang et al. (arXiv 2508.09138) report right answers in the middle that are "
             "overwritten later, and vote over the steps.",
             how_to_read="A curve that falls towards the end loses right answers; a level one shows that the remaining "
-            "steps do not change the share of right answers. Whether to stop earlier: section overwritten.",
+            "steps do not change the share of right answers. Whether to stop earlier: section overwritten. remdm masks "
+            "committed tokens again at random. --vote returns the answer that the steps elect; later ones weigh more.",
             x_label="Steps done, %",
             at="{} % of the steps",
             points=_along,
-            measures=tuple(as_share(f"right_{pace}", f"Right answers, {pace} per step") for pace in PACES),
+            measures=tuple(as_share(f"right_{pace}", f"Right answers, tokens per step: {pace}") for pace in PACES),
             caption="Line: share of right answers; band: 95 % interval over questions.",
             says=stands,
-            masks=lambda shown: "masks: as many as the canvas has",
         ),
-        Section(
+        of_canvas(
             name="overwritten",
             title="What do the last steps destroy?",
             question="Answers that were right after some step and end wrong, the reverse, and what the same answers "
             "give in random order (chance).",
             paper="Not in the paper. Related: arXiv 2508.09138.",
             how_to_read="lost: right then wrong; gained: wrong then right; by chance: if a question's answers over the "
-            "steps came in random order. Only losses above chance are due to the order of the steps.",
+            "steps came in random order. Only losses above chance are due to the order of the steps. Intervals are "
+            "two-sided; where no answer changed, the bound of a change is the exact one-sided one.",
             x_label="What becomes of an answer",
-            at="{}",
             x_names=tuple(KINDS.values()),
             points=_lost_and_gained,
             measures=(as_share("share", "Questions"),),
             caption="Mark: share of questions; whisker: 95 % interval over questions.",
             says=destroyed,
-            masks=lambda shown: "masks: as many as the canvas has",
         ),
     ),
 )

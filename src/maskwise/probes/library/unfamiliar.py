@@ -17,7 +17,7 @@ from maskwise.probes.few_shot import afresh_units
 from maskwise.probes.library.mask_count import mask_nats, mask_tax
 from maskwise.probes.library.room import BASELINE_MASKS, in_sentence, selection_seed
 from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Setup, Unit, Variant
-from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown
+from maskwise.probes.section import Point, Shown, over_masks
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.numbers import nats_between, parts_in_words, percent
 from maskwise.scoring.scores import Score
@@ -77,19 +77,16 @@ def _in_words(shown: Shown) -> list[str]:
     if found is None:
         return ["not run"]
     nats, tax = shown.summary.scores["unfamiliar_nats"], shown.summary.scores["unfamiliar_mask_tax"]
-    line = in_sentence(found)
+    lines = [in_sentence(found)]
     if not found.tasks:
-        line += ": accuracy on these words cannot show a loss"
+        lines[0] += ": accuracy on these words cannot show a loss"
     elif tax.value is not None:
         change = "cost" if tax.value >= 0 else "add"
-        line += f"; masks {change} {percent(abs(tax.value))} of the skill above guessing there"
-    lines = [line]
+        lines[0] += f"; masks {change} {percent(abs(tax.value))} of the skill above guessing there"
     if nats.value is not None:
-        parts = parts_in_words(nats)
-        nats_text = nats_between(nats.value, nats.low, nats.high)
-        lines.append(
-            f"negative log-likelihood of the right answer, all sets: {nats_text}" + (f" ({parts})" if parts else "")
-        )
+        parts = f" ({found_parts})" if (found_parts := parts_in_words(nats)) else ""
+        lost = nats_between(nats.value, nats.low, nats.high)
+        lines.append(f"negative log-likelihood of the right answer, all sets: {lost}{parts}")
     return lines
 
 
@@ -97,7 +94,7 @@ PROBE = Probe(
     name=NAME,
     group="context",
     not_text=VARIES_MASKS,
-    about="masks after questions of words outside the few-shot training documents",
+    about="mask-count on words that the embedded models saw in no few-shot example",
     condition={"questions": str, "masks": Count},
     presets=("default", "full"),
     units=units,
@@ -124,19 +121,15 @@ PROBE = Probe(
     ),
     extras={NAME: room},
     sections=(
-        Section(
+        over_masks(
             title="Do masks cost accuracy on unfamiliar words?",
             question="Twelve pairs of kinds of words that stand in no few-shot document of the embedded models' "
             "training: one word of the first kind among two of the second, five examples among ten distractors, with "
             "2 and with 200 masks.",
-            paper="Not in the paper.",
             how_to_read="On the dotted line the model guesses. Sets below 45 % or above 90 % right, on separate "
             "questions, cannot show a loss and are left out of the score; the likelihood is over all sets.",
-            x_label=MASKS_AT_THE_END,
-            at=WITH_MASKS,
             points=_points,
             says=_in_words,
-            spread=True,
         ),
     ),
 )

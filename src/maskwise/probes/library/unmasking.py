@@ -4,31 +4,20 @@ Paper probe 7: 40 decoding steps, random or highest-confidence order, format B. 
 "masks": 50}, or "random". What `few-steps` asks differs only in its steps, so its questions are made here too.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from maskwise.probes.examples import FEW_SHOT, labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.probe import (
-    BY_BLOCKS,
-    NO_MASK_TOKEN,
-    VARIES_MASKS,
-    Asker,
-    Item,
-    Probe,
-    Setup,
-    Unit,
-    first_of_same,
-    units_of,
-)
-from maskwise.probes.section import MASKS_AT_THE_END, WITH_MASKS, Point, Section, Shown
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, first_of_same, units_for
+from maskwise.probes.section import Point, Shown, named_curves, over_masks
 from maskwise.records.groups import records_of, values_of
-from maskwise.records.record import Condition, Key, Record, still_to_ask
+from maskwise.records.record import Condition, Record
 from maskwise.scoring.claims import Claim, clearly_above_zero, contrast_claim
 from maskwise.scoring.contrasts import weighted_sums, weights_of
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import Episode, mixed
-from maskwise.tasks.prompts import encode_question, opened
+from maskwise.tasks.prompts import Prompt, encode_question, opened
 
 NAME, MASK_COUNT = "unmasking", "mask-count"
 # What the paper calls the orders, and the unmasking strategies they are.
@@ -51,30 +40,22 @@ def step_units(setup: Setup, probe: str, plans: Sequence[StepPlan]) -> Iterator[
     settings, count = setup.settings, min(setup.settings.points, setup.own["points"])
     number = settings.main_relevant
     for episode in episodes(setup, number, settings.distractors, count):
-        context = context_of(setup, episode, not one_context_per_task(number))
+        made = partial(step_prompt, setup, context_of(setup, episode, not one_context_per_task(number)))
         for condition, steps, order in plans:
             answer = partial(decode, steps=steps, rule=STRATEGY_OF_ORDER[order], seed=settings.seed)
             for masks in setup.own["masks"]:
-                asked = labelled(condition | {"masks": masks}, number)
-                make = partial(step_items, setup.asker, context, probe, episode.task.name, asked)
-                yield from units_of(count, 1, make, answer, DECODING_COST)
+                asked = [labelled(condition | {"masks": masks}, number)]
+                yield from units_for(probe, episode.task.name, count, asked, made, answer, DECODING_COST)
 
 
-def step_items(
-    asker: Asker,
-    context: Callable[[int], Episode],
-    probe: str,
-    task: str,
-    condition: Condition,
-    points: Sequence[int],
-    done: Collection[Key],
-) -> Iterator[Item]:
-    """Format B with mixed examples, as in the mask-count probe; `condition` holds the number of masks."""
-    for key, point, _ in still_to_ask(probe, task, points, [condition], done):
-        episode = context(point)
-        test = episode.tests[point]
-        encoded = encode_question(asker.tokenizer, mixed(episode), test, "right", asker.chat)
-        yield Item(key, condition, opened(encoded, asker.mask_id, int(condition["masks"])), test.letter)
+def step_prompt(
+    setup: Setup, context: Callable[[int], Episode], point: int, condition: Condition
+) -> tuple[Prompt, str]:
+    """Format B with mixed examples, as in the mask-count probe."""
+    asker, episode = setup.asker, context(point)
+    test = episode.tests[point]
+    encoded = encode_question(asker.tokenizer, mixed(episode), test, "right", asker.chat)
+    return opened(encoded, asker.mask_id, int(condition["masks"])), test.letter
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
@@ -92,30 +73,15 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         most = max(common)
         lost = weights_of(MASK_COUNT, [({"masks": 2}, 1.0), ({"masks": most}, -1.0)])
         gained = weights_of(NAME, [({"order": "confidence", "masks": most}, 1.0)])
-        found.append(
-            contrast_claim(
-                "steps-recover",
-                "many steps recover what masks take away",
-                f"surest first less one step, {most} masks",
-                records,
-                gained | weights_of(MASK_COUNT, [({"masks": most}, -1.0)]),
-                enough=clearly_above_zero(weighted_sums(one_step, lost)),
-            )
-        )
+        gained |= weights_of(MASK_COUNT, [({"masks": most}, -1.0)])
+        claim, measure = "many steps recover what masks take away", f"surest first less one step, {most} masks"
+        enough = clearly_above_zero(weighted_sums(one_step, lost))
+        found.append(contrast_claim("steps-recover", claim, measure, records, gained, enough=enough))
     most = values_of(own, "masks")[-1]
-    both: list[tuple[Condition, float]] = [
-        ({"order": order, "masks": most}, sign) for order, sign in (("confidence", 1.0), ("random", -1.0))
-    ]
-    found.append(
-        contrast_claim(
-            "surest-first-best",
-            "the surest first is better than a random order",
-            f"surest first less random order, {most} masks",
-            own,
-            weights_of(NAME, both),
-        )
-    )
-    return found
+    orders = {"confidence": 1.0, "random": -1.0}
+    weights = weights_of(NAME, [({"order": order, "masks": most}, sign) for order, sign in orders.items()])
+    claim, measure = "the surest first is better than a random order", f"surest first less random order, {most} masks"
+    return [*found, contrast_claim("surest-first-best", claim, measure, own, weights)]
 
 
 def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Callable[[Shown], list[Point]]:
@@ -129,14 +95,7 @@ def beside_one_step(probe: str, curves: Callable[[Shown], list[Point]]) -> Calla
     return points
 
 
-def _curves(shown: Shown) -> list[Point]:
-    names = {"confidence": "most confident first", "random": "random order"}
-    return [
-        Point(name, entry.masks, entry)
-        for order, name in names.items()
-        for entry in shown.entries(NAME)
-        if entry.condition["order"] == order
-    ]
+ORDER_NAMES = {"confidence": "most confident first", "random": "random order"}
 
 
 PROBE = Probe(
@@ -156,17 +115,14 @@ PROBE = Probe(
     claims=claims,
     claims_also_read=(MASK_COUNT,),
     sections=(
-        Section(
+        over_masks(
             title="Does decoding step by step undo the harm?",
             question="The masks are filled in many steps, in random order or the most confident first, instead of all "
             "at once. Is the answer then right again?",
             paper="In 40 steps the loss is recovered, best with the most confident first.",
             how_to_read="Lines above “1 step” show what patience buys. If they lie on it, steps do not help.",
-            x_label=MASKS_AT_THE_END,
-            at=WITH_MASKS,
-            points=beside_one_step(NAME, _curves),
+            points=beside_one_step(NAME, named_curves(NAME, "masks", "order", ORDER_NAMES)),
             claims=("steps-recover", "surest-first-best"),
-            spread=True,
         ),
     ),
 )

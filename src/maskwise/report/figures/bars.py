@@ -1,20 +1,9 @@
 """Horizontal bars or dots as a figure of their own: shares that add up to one, or values with intervals."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from maskwise.report.figures.drawing import (
-    CURVES,
-    INK,
-    NARROW,
-    PAPER,
-    SOFT,
-    WIDE,
-    drawing_style,
-    figure_files,
-    pretty,
-    svg_of,
-)
+from maskwise.report.figures.drawing import CURVES, INK, NARROW, PAPER, SOFT, WIDE, Drawing, draw_dot, pretty
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +28,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Chart:
+class Chart(Drawing):
     """`parts` names the segments; where there is more than one they get a legend. dots: a dot for each value in place
     of a bar. caption: what is drawn, below the figure of a page; else the title."""
 
@@ -50,64 +39,39 @@ class Chart:
     dots: bool = False
     caption: str = ""
 
-    def files(self) -> tuple[str, bytes]:
-        """(SVG, PNG)"""
-        with drawing_style():
-            return figure_files(_draw(self, narrow=False))
+    def draw(self, narrow: bool, titled: bool) -> "Figure":
+        """narrow: the names above their bars."""
+        from matplotlib.figure import Figure
 
-    def svg_for_page(self, narrow: bool) -> str:
-        """Without the title, which the page has; narrow: the names above their bars, as a phone needs it."""
-        with drawing_style():
-            return svg_of(_draw(self, narrow, titled=False))
-
-
-def _draw(chart: Chart, narrow: bool, titled: bool = True) -> "Figure":
-    from matplotlib.figure import Figure
-
-    several = len(chart.parts) > 1
-    height = 0.75 + (0.38 if narrow else 0.3) * len(chart.bars) + (0.5 if narrow else 0.3) * several
-    figure = Figure(figsize=(NARROW if narrow else WIDE + 1.2, height), layout="constrained")
-    figure.set_facecolor(PAPER)
-    axis = figure.subplots()
-    places = range(len(chart.bars))
-    for number, part in enumerate(() if chart.dots else chart.parts):
-        starts = [sum(bar.parts[:number]) for bar in chart.bars]
-        axis.barh(
-            places,
-            [bar.parts[number] for bar in chart.bars],
-            left=starts,
-            color=CURVES[number],
-            label=part,
-            height=0.42 if narrow else 0.62,
-            hatch=HATCHES[number % len(HATCHES)],
-            edgecolor=PAPER,
-            linewidth=0.5,
-        )
-    for place, bar in zip(places, chart.bars, strict=True):
-        if bar.interval is not None:
-            axis.hlines(place, *bar.interval, color=CURVES[0] if chart.dots else INK, linewidth=1.6)
-        if chart.dots:
-            axis.plot(
-                bar.parts[0],
-                place,
-                marker="o",
-                markersize=8,
-                color=CURVES[0],
-                markeredgewidth=1.6,
-                markerfacecolor=CURVES[0] if bar.marked else PAPER,
-            )
-        _write(axis, place, bar, narrow, chart.dots)
-    axis.set_yticks([] if narrow else places, [] if narrow else [pretty(bar.name, LONGEST_NAME) for bar in chart.bars])
-    axis.set_ylim(len(chart.bars) - 0.6, -0.75 if narrow else -0.6)
-    axis.grid(axis="y", visible=False)
-    axis.set_xlabel(chart.x_label)
-    axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axis.set_xlim(*((-0.02, 1.02) if chart.dots else (0, 1.0 if several or narrow else None)))
-    if titled:
-        axis.set_title(chart.title, loc="left", pad=10)
-    if several:
-        figure.legend(loc="outside lower left", ncols=2 if narrow else len(chart.parts), frameon=False)
-    return figure
+        several = len(self.parts) > 1
+        height = 0.75 + (0.38 if narrow else 0.3) * len(self.bars) + (0.5 if narrow else 0.3) * several
+        figure = Figure(figsize=(NARROW if narrow else WIDE + 1.2, height), layout="constrained")
+        figure.set_facecolor(PAPER)
+        axis = figure.subplots()
+        places = range(len(self.bars))
+        for number, part in enumerate(() if self.dots else self.parts):
+            starts = [sum(bar.parts[:number]) for bar in self.bars]
+            widths, height = [bar.parts[number] for bar in self.bars], 0.42 if narrow else 0.62
+            look: Any = {"hatch": HATCHES[number % len(HATCHES)], "edgecolor": PAPER, "linewidth": 0.5}
+            axis.barh(places, widths, height, starts, color=CURVES[number], label=part, **look)
+        for place, bar in zip(places, self.bars, strict=True):
+            if bar.interval is not None:
+                axis.hlines(place, *bar.interval, color=CURVES[0] if self.dots else INK, linewidth=1.6)
+            if self.dots:
+                draw_dot(axis, bar.parts[0], place, bar.marked)
+            _write(axis, place, bar, narrow, self.dots)
+        names = [pretty(bar.name, LONGEST_NAME) for bar in self.bars]
+        axis.set_yticks([] if narrow else places, [] if narrow else names)
+        axis.set_ylim(len(self.bars) - 0.6, -0.75 if narrow else -0.6)
+        axis.grid(axis="y", visible=False)
+        axis.set_xlabel(self.x_label)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axis.set_xlim(*((-0.02, 1.02) if self.dots else (0, 1.0 if several or narrow else None)))
+        if titled:
+            axis.set_title(self.title, loc="left", pad=10)
+        if several:
+            figure.legend(loc="outside lower left", ncols=2 if narrow else len(self.parts), frameon=False)
+        return figure
 
 
 def _write(axis: "Axes", place: int, bar: Bar, narrow: bool, dots: bool) -> None:

@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maskwise.report.figures.drawing import (
     CURVES,
@@ -250,17 +250,13 @@ def _write_values(axis: "Axes", panel: Panel) -> None:
         x, y = known[i]
         inner = known[1:2] if i == 0 else known[i - 1 : i]
         above = all(neighbour <= y for _, neighbour in inner) and (i in (0, len(known) - 1))
-        side = {0: "left", len(known) - 1: "right"}.get(i, "center")
-        axis.annotate(
-            f"{100 * y:.0f} %" if panel.percent else f"{y:+.1f}" if panel.points else f"{y:.2f}",
-            (x, y),
-            ({"left": 4, "right": -4, "center": 0}[side], 5 if above else -5),
-            textcoords="offset points",
-            ha=side,
-            va="bottom" if above else "top",
-            color=INK,
-            fontsize=8.5,
-        )
+        side, across = {0: ("left", 4), len(known) - 1: ("right", -4)}.get(i, ("center", 0))
+        if panel.x_names and axis.transLimits.transform((x, y))[1] < 0.1:  # the names below, its interval above
+            above, side, across = True, side.replace("center", "left"), across or 4
+        text = f"{100 * y:.0f} %" if panel.percent else f"{y:+.1f}" if panel.points else f"{y:.2f}"
+        up, edge = (5, "bottom") if above else (-5, "top")
+        look: Any = {"textcoords": "offset points", "color": INK, "fontsize": 8.5}
+        axis.annotate(text, (x, y), (across, up), ha=side, va=edge, **look)
 
 
 def _named_ticks(axis: "Axes", names: Sequence[str], inches: float) -> None:
@@ -327,17 +323,9 @@ def _label_directly(axis: "Axes", panel: Panel) -> None:
     bottom, top = axis.get_ylim()
     labels.sort(key=lambda label: label[0])
     heights = apart([(label[0] - bottom) / (top - bottom) for label in labels], gap=0.065)
+    look: Any = {"xycoords": "axes fraction", "va": "center", "ha": "left", "fontsize": 8.5, "annotation_clip": False}
     for height, (_, text, colour) in zip(heights, labels, strict=True):
-        axis.annotate(
-            text,
-            (1.015, height),
-            xycoords="axes fraction",
-            color=colour,
-            va="center",
-            ha="left",
-            fontsize=8.5,
-            annotation_clip=False,
-        )
+        axis.annotate(text, (1.015, height), color=colour, **look)
 
 
 def apart(heights: list[float], gap: float) -> list[float]:
@@ -361,19 +349,12 @@ def _legend_columns(order: list[str], width: float) -> int:
 
 
 def _legend(figure: "Figure", axes: Sequence["Axes"], order: list[str], width: float) -> None:
-    """One legend for all panels."""
     # Not get_legend_handles_labels: to matplotlib a name that begins with _ is one to leave out.
     found = {str(line.get_label()): line for axis in axes for line in axis.get_lines() if line.get_label()}
     # Lines and marks without a name of ours are called _child0 and so on.
     more = [name for name in found if name not in order and not re.fullmatch(r"_child\d+", name)]
     lines = [name for name in order if name] + more
-    figure.legend(
-        [found[name] for name in lines],
-        [f" {pretty(name)}" if name.startswith("_") else pretty(name) for name in lines],
-        loc="outside upper left",
-        ncols=_legend_columns(order, width),
-        frameon=False,
-        handlelength=2.6,
-        borderaxespad=0.2,
-        columnspacing=1.4,
-    )
+    names = [f" {pretty(name)}" if name.startswith("_") else pretty(name) for name in lines]
+    look: Any = {"frameon": False, "handlelength": 2.6, "borderaxespad": 0.2, "columnspacing": 1.4}
+    handles, columns = [found[name] for name in lines], _legend_columns(order, width)
+    figure.legend(handles, names, loc="outside upper left", ncols=columns, **look)

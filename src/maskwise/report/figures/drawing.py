@@ -6,14 +6,16 @@ matplotlib is imported inside the functions, so that reading a summary never wai
 import io
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Colours that readers with any of the three colour blindnesses can tell apart, dark enough to write in (4.5 : 1 on
@@ -43,12 +45,40 @@ def figure_files(figure: "Figure") -> tuple[str, bytes]:
     """(SVG, PNG) of a finished drawing."""
     svg = svg_of(figure)
     figure.set_layout_engine("none")  # what was laid out for the SVG stays where it is
+    return svg, _png_of(figure, 160)
+
+
+def _png_of(figure: "Figure", dpi: int) -> bytes:
     png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=160)
-    return svg, png.getvalue()
+    figure.savefig(png, format="png", dpi=dpi)
+    return png.getvalue()
 
 
-def inline(svg: str, prefix: str, label: str) -> str:
+class Drawing(ABC):
+    """A figure of one kind, as files and for a page."""
+
+    @abstractmethod
+    def draw(self, narrow: bool, titled: bool) -> "Figure":
+        """narrow: for the width of a phone."""
+
+    def files(self) -> tuple[str, bytes]:
+        """(SVG, PNG)"""
+        with drawing_style():
+            return figure_files(self.draw(narrow=False, titled=True))
+
+    def for_page(self, label: str) -> dict[str, Markup]:
+        """`wide` and `narrow`, without the title, which the page has."""
+        with drawing_style():
+            wide, narrow = (svg_of(self.draw(narrow, titled=False)) for narrow in (False, True))
+        return {"wide": inline(wide, "w", label), "narrow": inline(narrow, "n", label)}
+
+
+def draw_dot(axis: "Axes", x: float, y: float, filled: bool) -> None:
+    face = CURVES[0] if filled else PAPER
+    axis.plot(x, y, "o", markersize=8, color=CURVES[0], markeredgewidth=1.6, markerfacecolor=face)
+
+
+def inline(svg: str, prefix: str, label: str) -> Markup:
     """An SVG file made part of the page: CSS variables for colours, ids made unique, `label` for screen readers."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
@@ -58,7 +88,7 @@ def inline(svg: str, prefix: str, label: str) -> str:
         svg = svg.replace(colour, f"var({variable})")
     view = re.search(r'viewBox="[^"]*"', svg)
     assert view is not None
-    return f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + svg[svg.index(">") + 1 :]
+    return Markup(f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + svg[svg.index(">") + 1 :])
 
 
 @cache
@@ -68,9 +98,7 @@ def figure_class() -> "type[Figure]":
 
     class ShownFigure(Figure):
         def _repr_png_(self) -> bytes:
-            file = io.BytesIO()
-            self.savefig(file, format="png", dpi=120)
-            return file.getvalue()
+            return _png_of(self, 120)
 
     return ShownFigure
 

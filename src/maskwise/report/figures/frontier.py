@@ -4,18 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maskwise.report.figures.drawing import (
-    CURVES,
-    FULL,
-    GRID,
-    INK,
-    NARROW,
-    PAPER,
-    SOFT,
-    drawing_style,
-    figure_files,
-    svg_of,
-)
+from maskwise.report.figures.drawing import CURVES, FULL, GRID, INK, NARROW, PAPER, SOFT, Drawing, draw_dot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +28,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(Drawing):
     """`costs` are the labels of the x axes, one panel each; `percent`: the quality is a share."""
 
     spots: tuple[Spot, ...]
@@ -48,15 +37,24 @@ class Frontier:
     percent: bool
     title: str
 
-    def files(self) -> tuple[str, bytes]:
-        """(SVG, PNG)"""
-        with drawing_style():
-            return figure_files(_draw(self, narrow=False, titled=True))
+    def draw(self, narrow: bool, titled: bool) -> "Figure":
+        """narrow: one panel below the other."""
+        from matplotlib.figure import Figure
 
-    def svg_for_page(self, narrow: bool) -> str:
-        """Without the title, which the page has; narrow: one panel below the other."""
-        with drawing_style():
-            return svg_of(_draw(self, narrow, titled=False))
+        panels = len(self.costs)
+        rows, columns = (panels, 1) if narrow else (1, panels)
+        size = (NARROW, 2.6 * rows) if narrow else (FULL, 3.5)
+        figure = Figure(figsize=size, layout="constrained")
+        figure.set_facecolor(PAPER)
+        axes = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flatten())
+        for panel, axis in enumerate(axes):
+            _panel(axis, self, panel)
+            axis.set_xlabel(self.costs[panel])
+            if narrow or panel == 0:
+                axis.set_ylabel(self.quality)
+        if titled:
+            figure.suptitle(self.title, x=0.01, ha="left", fontsize=9.5, fontweight="bold", color=INK)
+        return figure
 
 
 def steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -69,37 +67,11 @@ def steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return corners
 
 
-def _draw(chart: Frontier, narrow: bool, titled: bool) -> "Figure":
-    from matplotlib.figure import Figure
-
-    panels = len(chart.costs)
-    rows, columns = (panels, 1) if narrow else (1, panels)
-    size = (NARROW, 2.6 * rows) if narrow else (FULL, 3.5)
-    figure = Figure(figsize=size, layout="constrained")
-    figure.set_facecolor(PAPER)
-    axes = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flatten())
-    for panel, axis in enumerate(axes):
-        _panel(axis, chart, panel)
-        axis.set_xlabel(chart.costs[panel])
-        if narrow or panel == 0:
-            axis.set_ylabel(chart.quality)
-    if titled:
-        figure.suptitle(chart.title, x=0.01, ha="left", fontsize=9.5, fontweight="bold", color=INK)
-    return figure
-
-
 def _panel(axis: "Axes", chart: Frontier, panel: int) -> None:
     losers = [spot for spot in chart.spots if not spot.letter]
     best = [(spot.costs[panel], spot.quality) for spot in chart.spots if spot.letter]
-    axis.plot(
-        [spot.costs[panel] for spot in losers],
-        [spot.quality for spot in losers],
-        "o",
-        markersize=5,
-        color=SOFT,
-        alpha=0.45,
-        markeredgewidth=0,
-    )
+    x, y = [spot.costs[panel] for spot in losers], [spot.quality for spot in losers]
+    axis.plot(x, y, "o", markersize=5, color=SOFT, alpha=0.45, markeredgewidth=0)
     corners = steps(best)
     right = max(spot.costs[panel] for spot in chart.spots) * 1.08 or 1.0
     corners.append((right, corners[-1][1]))
@@ -107,18 +79,9 @@ def _panel(axis: "Axes", chart: Frontier, panel: int) -> None:
     for spot in sorted(chart.spots, key=lambda spot: spot.on_frontier):  # those on the frontier on top
         if not spot.letter:
             continue
-        x = spot.costs[panel]
         if spot.ends is not None:
-            axis.vlines(x, *spot.ends, color=CURVES[0], alpha=0.55, linewidth=1.4)
-        axis.plot(
-            x,
-            spot.quality,
-            "o",
-            markersize=8,
-            color=CURVES[0],
-            markeredgewidth=1.6,
-            markerfacecolor=CURVES[0] if spot.on_frontier else PAPER,
-        )
+            axis.vlines(spot.costs[panel], *spot.ends, color=CURVES[0], alpha=0.55, linewidth=1.4)
+        draw_dot(axis, spot.costs[panel], spot.quality, spot.on_frontier)
     _name(axis, chart, panel)
     axis.set_xlim(0, right)
     axis.spines["left"].set_visible(True)
@@ -132,27 +95,17 @@ def _name(axis: "Axes", chart: Frontier, panel: int) -> None:
     width = max(spot.costs[panel] for spot in chart.spots) or 1.0
     height = max(spot.quality for spot in chart.spots) - min(spot.quality for spot in chart.spots) or 1.0
     groups: list[list[Spot]] = []
+
+    def touch(one: Spot, other: Spot) -> bool:
+        across, up = one.costs[panel] - other.costs[panel], abs(one.quality - other.quality)
+        return across < NEAR * width and up < NEAR * height
+
     for spot in sorted((spot for spot in chart.spots if spot.letter), key=lambda spot: spot.costs[panel]):
-        near = next(
-            (
-                group
-                for group in groups
-                if spot.costs[panel] - group[-1].costs[panel] < NEAR * width
-                and abs(spot.quality - group[-1].quality) < NEAR * height
-            ),
-            None,
-        )
+        near = next((group for group in groups if touch(spot, group[-1])), None)
         if near is None:
             groups.append([spot])
         else:
             near.append(spot)
     for group in groups:
-        axis.annotate(
-            ", ".join(spot.letter for spot in group),
-            (group[-1].costs[panel], group[-1].quality),
-            (7, 5),
-            textcoords="offset points",
-            color=INK,
-            fontsize=9,
-            fontweight="bold",
-        )
+        letters, place = ", ".join(spot.letter for spot in group), (group[-1].costs[panel], group[-1].quality)
+        axis.annotate(letters, place, (7, 5), textcoords="offset points", color=INK, fontsize=9, fontweight="bold")

@@ -113,7 +113,6 @@ def along(points: Sequence[Point], series: str) -> list[Point]:
 
 
 def in_order(points: Sequence[Point]) -> list[Point]:
-    """All points, curve by curve."""
     return [point for series in dict.fromkeys(p.series for p in points) for point in along(points, series)]
 
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, TypeVar
 
-from markupsafe import Markup
-
 from maskwise.records.folder import ADVISE, MANIFEST
 from maskwise.records.search import Advice, ConfirmedSetting, DroppedSetting, MeanInterval, SearchManifest
 from maskwise.report.figures import drawing
 from maskwise.report.figures.frontier import Frontier, Spot
 from maskwise.report.pages.jinja_environment import render
+from maskwise.scoring import numbers
 from maskwise.support.errors import UserError
 from maskwise.support.files import OTHER_FOLDER, read_json, read_text, replace_file, writing
 from maskwise.support.typed import InvalidJson, decode
@@ -63,8 +62,8 @@ class Search:
 
     def number(self, value: float, signed: bool = False) -> str:
         """In percent or points where the quality is a share."""
-        sign = "+" if signed else ""
-        return f"{100 * value:{sign}.1f}" if self.is_share else f"{value:{sign}.3f}"
+        in_words = numbers.signed if signed else numbers.number
+        return in_words(100 * value, 1) if self.is_share else in_words(value, 3)
 
     def ends(self, interval: MeanInterval) -> str:
         """`79.2 to 99.2`; empty where nothing varied, or where something is compared with itself."""
@@ -79,9 +78,8 @@ class Search:
 
 def reworded_lines(search: Search) -> list[str]:
     """Of each setting that is named, whether its difference from the reference stays under a new template."""
-    lines = []
+    lines, unit = [], " points" if search.is_share else ""
     for one in search.found.rewordings or ():
-        unit = " points" if search.is_share else ""
         mean = f"{search.number(one.difference, True)}{unit} from the reference over {len(one.templates)} templates"
         if one.new_low is None or one.new_high is None or one.sd_high is None:
             lines.append(f"{one.setting}, reworded: {mean}; no template changed it")
@@ -107,8 +105,7 @@ def read_search(folder: Path) -> Search:
     if not (folder / RESULT).exists():
         raise UserError(f"the search in {folder} has not ended: run the same maskwise advise again")
     manifest, found = _read(folder / MANIFEST, SearchManifest), _read(folder / RESULT, Advice)
-    problem = _problem(found)
-    if problem:
+    if problem := _problem(found):
         raise UserError(f"{folder / RESULT} is not what maskwise advise writes: {problem}")
     return Search(folder, manifest, found)
 
@@ -137,12 +134,8 @@ def _problem(found: Advice) -> str | None:
 def write_search(search: Search, out: Path) -> Path:
     """advice.html; advice.svg and advice.png where the model can answer; returns the page's path."""
     chart = frontier_of(search) if search.able else None
-    wide, narrow = (
-        chart
-        and Markup(drawing.inline(chart.svg_for_page(is_narrow), prefix, f"{chart.title}. {search.found.sentence}"))
-        for is_narrow, prefix in ((False, "w"), (True, "n"))
-    )
-    page = render("advice.html.jinja", **_view(search), wide=wide, narrow=narrow)
+    drawn = {} if chart is None else chart.for_page(f"{chart.title}. {search.found.sentence}")
+    page = render("advice.html.jinja", **_view(search) | {"drawn": drawn})
     with writing(f"into {out}", OTHER_FOLDER):
         out.mkdir(parents=True, exist_ok=True)
         if chart is not None:
@@ -157,21 +150,15 @@ def frontier_of(search: Search) -> Frontier:
     found = search.found
     spots = [Spot(search.costs(one), float(one.quality)) for one in found.dropped]
     for letter, row in zip(ascii_uppercase, found.confirmed, strict=False):
-        quality = row.quality
-        low, high = quality.low, quality.high
+        low, high = row.quality.low, row.quality.high
         ends = None if low is None or high is None else (float(low), float(high))
-        spots.append(Spot(search.costs(row), float(quality.mean), ends, letter, bool(row.frontier)))
-    return Frontier(
-        tuple(spots),
-        ("Forward passes per question", "Seconds per question")[search.served :],
-        "Quality",
-        search.is_share,
-        f"{drawing.pretty(found.model, 60)}: quality against cost",
-    )
+        spots.append(Spot(search.costs(row), float(row.quality.mean), ends, letter, bool(row.frontier)))
+    costs = ("Forward passes per question", "Seconds per question")[search.served :]
+    title = f"{drawing.pretty(found.model, 60)}: quality against cost"
+    return Frontier(tuple(spots), costs, "Quality", search.is_share, title)
 
 
 def _view(search: Search) -> dict[str, Any]:
-    """Everything that the template names, as text."""
     found, identity = search.found, search.manifest.identity
     letters = {row.setting: letter for row, letter in zip(found.confirmed, ascii_uppercase, strict=False)}
     fewest, most = (pick((row.questions for row in found.dropped), default=0) for pick in (min, max))
@@ -184,7 +171,7 @@ def _view(search: Search) -> dict[str, Any]:
             spent(search),
             str(identity.model.dtype),
         ],
-        "sentence": str(found.sentence),
+        "sentence": found.sentence,
         "picks": [_pick(search, setting, letters) for setting in dict.fromkeys(r.setting for r in found.advice)],
         "undecided": [*reworded_lines(search), *search.undecided],
         "confirmed": [_confirmed(search, row, letters) for row in found.confirmed],
@@ -208,17 +195,14 @@ def _pick(search: Search, setting: str, letters: Mapping[str, str]) -> dict[str,
     gained = search.with_ends(row.to_reference, signed=True)
     gain = "" if setting == search.found.reference else f", {gained} from the reference"
     passes = "" if row.passes is None else f"{row.passes:.3g} forward pass{'' if row.passes == 1 else 'es'} and "
+    quality = f"quality {search.with_ends(row.quality)}{' %' if search.is_share else ''}{gain}"
+    lm_eval = f"lm_eval {row.lm_eval} --tasks ..."
     return {
         "goals": ", ".join(one.goal for one in rows),
         "letter": letters[setting],
         "setting": setting,
-        "numbers": f"quality {search.with_ends(row.quality)}{' %' if search.is_share else ''}{gain}; per question "
-        f"{passes}{row.seconds:.2g} s",
-        "code": (
-            ("command line", row.command),
-            ("Python", row.python),
-            ("lm-eval", f"lm_eval {row.lm_eval} --tasks ..."),
-        ),
+        "numbers": f"{quality}; per question {passes}{row.seconds:.2g} s",
+        "code": (("command line", row.command), ("Python", row.python), ("lm-eval", lm_eval)),
     }
 
 

@@ -130,7 +130,9 @@ def small_multiples(probe: str, section: Section, reading: Reading) -> list[Smal
     own = [point for point in points if condition_text(point.entry.condition) in known]
     order = sorted({point.x for point in own})
     series = list(dict.fromkeys(point.series for point in points))
-    return [_of_task(task, accuracy[task], own, order, series, section) for task in accuracy] if len(order) > 1 else []
+    if len(order) < 2:
+        return []
+    return [_of_task(task, shares, own, order, series, section) for task, shares in accuracy.items()]
 
 
 def accuracy_by_task(records: Sequence[Record]) -> dict[str, dict[str, float]]:
@@ -173,44 +175,30 @@ def _of_task(
 
 
 @dataclass(frozen=True)
-class RecordRow:
-    """A row of the table of records. `probe`: the number of its probe among the filters."""
-
-    probe: int
-    correct: bool
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class RecordTable:
+    """rows: the number of the probe among the filters, whether the answer was right, and the cells."""
+
     head: tuple[str, ...]
     probes: tuple[str, ...]
-    rows: tuple[RecordRow, ...]
+    rows: tuple[tuple[int, bool, tuple[str, ...]], ...]
     total: int
 
 
 def records_table(readings: Sequence[Reading]) -> RecordTable:
-    """At most MOST_ROWS records: the first of each condition, in equal numbers."""
+    """At most MOST_ROWS records: the first of each condition, in equal numbers. An answer of many tokens has no one
+    confidence: its record holds zeros."""
     several = len(readings) > 1
     probes = tuple(dict.fromkeys(probe for reading in readings for probe in reading.run.by_probe))
-    head = (*(["model"] if several else []), "probe", "condition", "task", "point", "answered", "right answer", "is",
-            "confidence", "NLL (nats)")  # fmt: skip
-    chosen = [
-        (reading.label, record)
-        for reading in readings
-        for record in in_turn(reading.run.records, MOST_ROWS // len(readings))
-    ]
-    rows = tuple(
-        RecordRow(
-            probes.index(record.probe),
-            record.correct,
-            (*([label] if several else []), record.probe, condition_in_words(record.condition), record.task,
-             str(record.point), record.predicted, record.answer, "right" if record.correct else "wrong",
-             percent(record.confidence, 1), number(record.nll)),
-        )
-        for label, record in chosen
-    )  # fmt: skip
-    return RecordTable(head, probes, rows, sum(len(reading.run.records) for reading in readings))
+    asked = ("probe", "condition", "task", "point")
+    head = ("model",) * several + asked + ("answered", "right answer", "is", "confidence", "NLL (nats)")
+    rows = []
+    for reading in readings:
+        for record in in_turn(reading.run.records, MOST_ROWS // len(readings)):
+            asked = (record.probe, condition_in_words(record.condition), record.task, str(record.point))
+            said = (record.predicted, record.answer, "right" if record.correct else "wrong")
+            sure = percent(record.confidence or None, 1), number(record.nll if record.confidence else None)
+            rows.append((probes.index(record.probe), record.correct, (reading.label,) * several + asked + said + sure))
+    return RecordTable(head, probes, tuple(rows), sum(len(reading.run.records) for reading in readings))
 
 
 def in_turn(records: Sequence[Record], most: int) -> list[Record]:

@@ -10,54 +10,51 @@ from maskwise.report.figures.panels import in_order
 from maskwise.report.readings import Reading
 from maskwise.scoring.numbers import between, nats_between, number, percent, points_between
 
+# Further measures of an entry, and what they are called in the table.
+EXTRAS = {
+    "evidence": "measured",
+    "nll": "NLL (nats)",
+    "nll_allowed": "of it format",
+    "nll_choice": "of it content",
+    "confidence": "confidence",
+    "entropy": "entropy (nats)",
+}
+
 
 def figure_table(section: Section, readings: Sequence[Reading]) -> dict[str, list[Any]]:
     """Each condition with its place on the x axis, its mask count, the number of answers, and what was measured."""
     points = [(reading.label, point) for reading in readings for point in in_order(section.points(reading))]
-    entries = [(label, point.entry) for label, point in points]
+    entries = [point.entry for _, point in points]
     places = [place_in_words(section, point.x) for _, point in points]
-    conditions = list(dict.fromkeys(key for _, entry in entries for key in entry.condition if key != "masks"))
-    names = {"evidence": "measured", "nll": "NLL (nats)", "nll_allowed": "of it format", "nll_choice": "of it content",
-             "confidence": "confidence", "entropy": "entropy (nats)"}  # fmt: skip
-    extras = [key for key in names if any(key in entry for _, entry in entries)]
-    drawn = [measure for measure in section.measures if measure.key not in (*names, "accuracy")]
-    named = [[str(entry.condition.get(key, entry.masks)) for _, entry in entries] for key in (*conditions, "masks")]
+    conditions = list(dict.fromkeys(key for entry in entries for key in entry.condition if key != "masks"))
+    extras = [key for key in EXTRAS if any(key in entry for entry in entries)]
+    drawn = [measure for measure in section.measures if measure.key not in (*EXTRAS, "accuracy")]
+    drawn_last = [Measure(key, EXTRAS[key], f"{key}_low", f"{key}_high", percent=False) for key in extras]
+    named = [[str(entry.condition.get(key, entry.masks)) for entry in entries] for key in (*conditions, "masks")]
     placed = not any(_names_place(values, places) for values in named)
-    several, masked = len(readings) > 1, any(entry.masks for _, entry in entries)
-    judged = any(entry.accuracy is not None for _, entry in entries)  # a probe may measure likelihoods alone
-    tested = judged and any(entry.paired for _, entry in entries)
-    in_nats = any(entry.paired and entry.paired.nll for _, entry in entries)
-    ruled = any(entry.rules_low is not None for _, entry in entries)
-    head = [
-        *(["model"] if several else []),
-        *conditions,
-        *([section.x_label] if placed else []),
-        *(measure.label for measure in drawn),
-        *(["masks"] if masked else []),
-        "questions" if "answers" in conditions else "answers",
-        *(["right", "95 % interval"] if judged else []),
-        *(["new rules"] if ruled else []),
-        *(["against the baseline (points)"] if tested else []),
-        *(["against the baseline (nats)"] if in_nats else []),
-        *(names[key] for key in extras),
+    judged = any(entry.accuracy is not None for entry in entries)  # a probe may measure likelihoods alone
+    tested = judged and any(entry.paired for entry in entries)
+    in_nats = any(entry.paired and entry.paired.nll for entry in entries)
+    ruled = any(entry.rules_low is not None for entry in entries)
+    columns: list[tuple[bool, str, list[str]]] = [  # whether it is shown, its head, its cells
+        (len(readings) > 1, "model", [label for label, _ in points]),
+        *((True, key, [_condition(key, entry.condition.get(key)) for entry in entries]) for key in conditions),
+        (placed, section.x_label, places),
+        *((True, measure.label, [_with_interval(entry, measure) for entry in entries]) for measure in drawn),
+        (any(entry.masks for entry in entries), "masks", [str(entry.masks) for entry in entries]),
+        (True, "questions" if "answers" in conditions else "answers", [f"{entry.n:,}" for entry in entries]),
+        (judged, "right", [percent(entry.accuracy, 1) for entry in entries]),
+        (judged, "95 % interval", [between(entry.low, entry.high, 1) for entry in entries]),
+        (ruled, "new rules", [between(entry.rules_low, entry.rules_high, 1) for entry in entries]),
+        (tested, "against the baseline (points)", [_points_from_baseline(entry) for entry in entries]),
+        (in_nats, "against the baseline (nats)", [_nats_from_baseline(entry) for entry in entries]),
+        *((True, measure.label, [_with_interval(entry, measure) for entry in entries]) for measure in drawn_last),
     ]
-    rows = [
-        [
-            *([label] if several else []),
-            *(_condition(key, entry.condition.get(key)) for key in conditions),
-            *([place] if placed else []),
-            *(_with_interval(entry, measure) for measure in drawn),
-            *([str(entry.masks)] if masked else []),
-            f"{entry.n:,}",
-            *([percent(entry.accuracy, 1), between(entry.low, entry.high, 1)] if judged else []),
-            *([between(entry.rules_low, entry.rules_high, 1)] if ruled else []),
-            *([points_between(p.difference, p.low, p.high) if (p := entry.paired) else "–"] if tested else []),
-            *([_nats_from_baseline(entry)] if in_nats else []),
-            *(_with_interval(entry, Measure(key, "", f"{key}_low", f"{key}_high", percent=False)) for key in extras),
-        ]
-        for (label, entry), place in zip(entries, places, strict=True)
-    ]
-    return {"head": head, "rows": rows}
+    cells = [own for shown, _, own in columns if shown]
+    return {
+        "head": [head for shown, head, _ in columns if shown],
+        "rows": [list(row) for row in zip(*cells, strict=True)],
+    }
 
 
 def _names_place(values: Sequence[str], places: Sequence[str]) -> bool:
@@ -72,6 +69,11 @@ def _with_interval(entry: Entry, measure: Measure) -> str:
     digits = 3 if measure.key == "evidence" else 2
     ends = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
     return number(value, digits) + ends
+
+
+def _points_from_baseline(entry: Entry) -> str:
+    paired = entry.paired
+    return points_between(paired.difference, paired.low, paired.high) if paired else "–"
 
 
 def _nats_from_baseline(entry: Entry) -> str:
@@ -91,13 +93,14 @@ def _condition(name: str, value: Any) -> str:
     return cell(value + 1 if name in ("example", "layer") and value is not None else value)
 
 
-def cell(value: Any) -> str:
+def cell(value: Any, missing: str = "–", colon: str = ":") -> str:
+    """A value of JSON in words; missing: of null, colon: after the names of an object."""
     if value is None:
-        return "–"
+        return missing
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(cell, value)) or "none"
+        return ", ".join(cell(one, missing, colon) for one in value) or "none"
     if isinstance(value, dict):
-        return "; ".join(f"{key}: {cell(inner)}" for key, inner in value.items()) or "none"
+        return "; ".join(f"{name}{colon} {cell(one, missing, colon)}" for name, one in value.items()) or "none"
     return str(value)

@@ -25,12 +25,22 @@ def environment(*packages: str) -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters["whole_options"] = whole_options
+    made.filters["whole_names"] = whole_names
     return made
 
 
 def whole_options(text: str) -> Markup:
     """The text; a browser does not break its lines inside an option such as --chat."""
     return Markup(re.sub(r"(?<![\w-])--?[a-z][a-z-]*", r'<span class="word">\g<0></span>', str(escape(text))))
+
+
+def whole_names(text: str) -> Markup:
+    """The text; a browser does not break its lines inside an option or a name such as LLaDA-8B, if a line has room."""
+    words = re.split(r"(\s+)", str(escape(text)))
+    return Markup("").join(
+        Markup(f'<span class="whole">{word}</span>') if re.search(r"\w-\w", word) else whole_options(Markup(word))
+        for word in words
+    )
 
 
 def style(*sheets: str) -> str:

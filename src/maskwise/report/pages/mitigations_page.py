@@ -16,6 +16,7 @@ from maskwise.report.words.task_skill import ASK_MORE, conclusion, limit
 from maskwise.scoring.experiment_results import MitigationResult, Mitigations
 from maskwise.scoring.numbers import NBSP, between, nats_between, number, percent, points
 from maskwise.scoring.scores import direction, null_score, score
+from maskwise.support.grouping import grouped
 
 NEEDS_ADAPTER, FIXED_ATTENTION = "needs --adapter", "the model's attention cannot be changed"
 BASELINE, NOT_RUN = "baseline", "not run"
@@ -94,6 +95,8 @@ def _rows(found: Mitigations) -> list[tuple[str, ...]]:
 
 def _likelihoods(found: Mitigations) -> TextTable | None:
     """None where no mitigation has likelihoods."""
+    if all(entry.nll is None for entry in found.cures):
+        return None
     rows: list[tuple[str, ...]] = []
     for entry in in_order(found.cures):
         if entry.measured is None:
@@ -104,12 +107,8 @@ def _likelihoods(found: Mitigations) -> TextTable | None:
             nats = "–" if change is None else nats_between(change.difference, change.low, change.high)
             against = nats.replace(f"{NBSP}nats", ""), ", ".join(higher) or "neither"
         rows.append((entry.cure, number(entry.nll_two_masks), number(entry.nll), *against))
-    if all(entry.nll is None for entry in found.cures):
-        return None
-    title = (
-        f"Negative log-likelihood (NLL) of the right answer with 2 and with {found.masks} masks, nats; lower is better"
-    )
-    return TextTable(title, NLL_HEAD, rows)
+    ends = f"with 2 and with {found.masks} masks"
+    return TextTable(f"Negative log-likelihood (NLL) of the right answer {ends}, nats; lower is better", NLL_HEAD, rows)
 
 
 def judgement(entry: MitigationResult, found: Mitigations) -> Judgement:
@@ -133,20 +132,15 @@ def _against(entry: MitigationResult) -> str:
 
 
 def _chart(found: Mitigations) -> Chart:
-    two = found.two_masks
-    best = _marked(found)
+    two, best = found.two_masks, _marked(found)
     bars = [Bar("two masks only", (two.accuracy,), (two.low, two.high), "for comparison")]
     for entry in in_order(found.cures):
-        measured = entry.measured
-        if measured is not None:
+        if one := entry.measured:
             note = f"{_speed(entry)} tokens per pass"
-            marked = entry.cure in best
-            bars.append(Bar(entry.cure, (measured.accuracy,), (measured.low, measured.high), note, marked))
+            bars.append(Bar(entry.cure, (one.accuracy,), (one.low, one.high), note, entry.cure in best))
     title = f"{found.model}: accuracy with {found.masks} masks under each mitigation"
-    caption = (
-        f"{title}, the fastest first (tokens per forward pass). Line: 95 % interval. Filled: on the frontier of speed "
-        "and accuracy."
-    )
+    shown = "Line: 95 % interval. Filled: on the frontier of speed and accuracy."
+    caption = f"{title}, the fastest first (tokens per forward pass). {shown}"
     return Chart(tuple(bars), ("accuracy",), title, "Accuracy (line: 95 % interval)", dots=True, caption=caption)
 
 
@@ -163,38 +157,32 @@ def what_it_shows(found: Mitigations) -> list[str]:
     best, highest = max(measured, key=lambda one: one[1])
     most = found.masks if found.block is UNSET else found.block
     visible = f", of which at most {most} are visible," if most < found.masks else ""
-    sentences = [
-        conclusion(limited, found.model)
-        if limited is not None
-        else f"With {found.masks} masks{visible} instead of two, accuracy is {percent(baseline)} instead "
-        f"of {percent(two.accuracy)} ({points(-lost)})."
-    ]
+    cost = (
+        f"With {found.masks} masks{visible} instead of two, accuracy is {percent(baseline)} instead of "
+        f"{percent(two.accuracy)} ({points(-lost)})."
+    )
+    gain = f"No mitigation is significantly above the baseline (95 % interval above zero) on these {found.n} questions."
     if helped:
         names = ", ".join(entry.cure for entry in helped)
-        sentences.append(
+        gain = (
             f"Significantly above the baseline (95 % interval above zero): {names}; the highest accuracy is that of "
             f"{best.cure} ({percent(highest)}, {_speed(best)} tokens per forward pass). {_counted(helped, found)}"
         )
-    else:
-        sentences.append(
-            f"No mitigation is significantly above the baseline (95 % interval above zero) on these {found.n} "
-            "questions."
-        )
-    return [*sentences, *_trained(found), *_not_run(found)]
+    first = cost if limited is None else conclusion(limited, found.model)
+    return [first, gain, *_trained(found), *_not_run(found)]
 
 
 def _counted(helped: Sequence[MitigationResult], found: Mitigations) -> str:
     """Of those whose accuracy rises: whose likelihood rises too, and whose does not."""
-    sorts: dict[str, list[str]] = {}
-    for entry in helped:
-        judged = judgement(entry, found)
+
+    def sort(judged: Judgement) -> str:
         if judged.nll.value is None:
-            sort = "Likelihoods were not measured of"
-        elif judged.counts:
-            sort = f"Accuracy and likelihood with {found.masks} masks both rise, so these count as mitigations"
-        else:
-            sort = "The likelihood does not rise significantly, so these do not count"
-        sorts.setdefault(sort, []).append(entry.cure)
+            return "Likelihoods were not measured of"
+        if judged.counts:
+            return f"Accuracy and likelihood with {found.masks} masks both rise, so these count as mitigations"
+        return "The likelihood does not rise significantly, so these do not count"
+
+    sorts = grouped((sort(judgement(entry, found)), entry.cure) for entry in helped)
     return " ".join(f"{sort}: {', '.join(names)}." for sort, names in sorts.items())
 
 
@@ -223,10 +211,8 @@ def _of_tuning(entry: MitigationResult, found: Mitigations) -> str:
 
 def _not_run(found: Mitigations) -> list[str]:
     """Which mitigations were not run and why, said here because a reason would take the table's width."""
-    reasons: dict[str, list[str]] = {}
-    for entry in found.cures:
-        if entry.accuracy is None:
-            without = FIXED_ATTENTION if entry.training == "none" else NEEDS_ADAPTER
-            reasons.setdefault(entry.why or without, []).append(entry.cure)
+    left_out = [entry for entry in found.cures if entry.accuracy is None]
+    without = [FIXED_ATTENTION if entry.training == "none" else NEEDS_ADAPTER for entry in left_out]
+    reasons = grouped((entry.why or why, entry.cure) for entry, why in zip(left_out, without, strict=True))
     listed = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
     return [f"Not run: {listed}."] if listed else []

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
 from rich.progress import track
 
 from maskwise.models.families import FAMILIES
@@ -26,11 +25,20 @@ from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import headings
 from maskwise.report.words.finding import advice_lines, finding
 from maskwise.report.words.published_values import PUBLISHED_HEAD, published_rows, setting_in_words
-from maskwise.report.words.sentences import advice_apart, finding_of_models, opening, verdict_lines, what_this_run_shows
+from maskwise.report.words.sentences import (
+    advice_apart,
+    finding_of_models,
+    findings_by_model,
+    opening,
+    verdict_lines,
+    what_this_run_shows,
+    with_conditions,
+)
 from maskwise.report.words.tiles import Tile, asked_differently, tiles_of
 from maskwise.scoring.power import power_in_words
 from maskwise.scoring.scores import NOT_MEASURED
 from maskwise.support.files import OTHER_FOLDER, refuse_links, replace_file, writing
+from maskwise.support.grouping import grouped
 from maskwise.support.terminal import open_console
 
 KINDS = {family.name: family.title for family in FAMILIES}
@@ -79,28 +87,25 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
         drawings |= files
     first = in_words_of(readings, finding(readings, compared=bool(changes)))
-    chart = figures.svg_and_png([first.panel]) if first.panel is not None else None
-    if chart is not None:
-        drawings |= {"finding.svg": chart[0].encode(), "finding.png": chart[1]}
+    wide = narrow = None
+    if first.panel is not None:
+        svg, png = figures.svg_and_png([first.panel])
+        drawings |= {"finding.svg": svg.encode(), "finding.png": png}
+        wide = drawing.inline(svg, "fw", first.sentence)
+        narrow = drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)
     labels = [reading.label for reading in readings]
     models = [_model_view(*one, readings) for one in zip(readings, tiles_of(readings), strict=True)]
     compared = [row for row in changes if set(row.values) != {"–"}]
     context: dict[str, Any] = dict(
         title=labels[0] if len(labels) == 1 else "Side by side: " + ", ".join(labels),
-        finding={
-            "sentence": first.headline,
-            "caption": first.caption,
-            "numbers": first.numbers,
-            "note": first.note,
-            "wide": chart and Markup(drawing.inline(chart[0], "fw", first.sentence)),
-            "narrow": first.panel and Markup(drawing.inline(figures.narrow_svg([first.panel]), "fn", first.sentence)),
-        },
+        finding=first,
+        wide=wide,
+        narrow=narrow,
         advice=[*filter(None, [first.steps]), *advice_lines(readings)],
         models=models,
         power=list(dict.fromkeys(power_in_words(one) for r in readings for one in r.summary.power or ())),
         scores=[
             {
-                "name": row[0]["name"],
                 "meaning": _meaning_for_all(row),
                 "tiles": row,
                 "apart": asked_differently([tile["score"] for tile in row], readings),
@@ -114,7 +119,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         sections=shown,
         records=records_table(readings),
         published_head=PUBLISHED_HEAD,
-        notes=_notes(readings),
+        notes=[f"{one.label}: {note}" if len(labels) > 1 else note for one in readings for note in one.manifest.notes],
         differing=[name.replace("_", " ") for name in differing_settings(readings)],
         settings=_settings_tables(readings),
         commands=_commands(readings, compared=bool(changes)),
@@ -127,12 +132,12 @@ def _model_view(reading: Reading, scores: Sequence[Tile], readings: Sequence[Rea
     facts = [
         model["name"],
         KINDS.get(model["kind"], model["kind"]),
-        *([] if model.parameters is None else [f"{_short_count(model.parameters)} parameters"]),
-        *([] if model.window is None else [f"context length {model.window}"]),
-        *([f"blocks of {model['block']} tokens"] if "block" in model else []),
+        "" if model.parameters is None else f"{_short_count(model.parameters)} parameters",
+        "" if model.window is None else f"context length {model.window}",
+        f"blocks of {model['block']} tokens" if "block" in model else "",
         str(model["dtype"]),
-        *([f"{model['weights']} weights"] if "weights" in model else []),
-        *([f"planted on purpose: {model['planted']}"] if model.get("planted") else []),
+        f"{model['weights']} weights" if "weights" in model else "",
+        f"planted on purpose: {model['planted']}" if model.get("planted") else "",
     ]
     return {
         "label": reading.label,
@@ -140,7 +145,7 @@ def _model_view(reading: Reading, scores: Sequence[Tile], readings: Sequence[Rea
         "complete": reading.manifest.complete,
         "paper": setting_in_words(reading.summary),
         "published": published_rows(reading.summary),
-        "facts": [fact for fact in facts if fact != reading.label],
+        "facts": [fact for fact in facts if fact not in ("", reading.label)],
         "sentences": opening(reading, readings),
         "tiles": [_tile_view(tile) for tile in scores if len(readings) > 1 or tile.interval != NOT_MEASURED],
     }
@@ -148,12 +153,9 @@ def _model_view(reading: Reading, scores: Sequence[Tile], readings: Sequence[Rea
 
 def _topics(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The sentences of several models by topic; a claim that all of them share is stated once."""
-    found: dict[str, list[tuple[int, str, Any]]] = {}
-    for style, model in enumerate(models):
-        for sentence in model["sentences"]:
-            found.setdefault(sentence.topic, []).append((style % 7, model["label"], sentence))
+    said = [(style % 7, model["label"], one) for style, model in enumerate(models) for one in model["sentences"]]
     topics = []
-    for topic, stated in found.items():
+    for topic, stated in grouped((sentence.topic, (style, label, sentence)) for style, label, sentence in said).items():
         claims = {sentence.claim for _, _, sentence in stated}
         common = claims.pop() if len(claims) == 1 and len(stated) == len(models) else ""
         alike = common and len({sentence.evidence for _, _, sentence in stated}) == 1
@@ -175,17 +177,13 @@ def _tile_view(tile: Tile) -> dict[str, Any]:
 
         low, value, high = map(place, tile.marks)
         bar = {"low": low, "value": value, "high": high, "left": place(start), "zero": place(0), "right": place(1)}
-    return asdict(tile) | {"meaning": _with_over(tile.meaning, tile.over), "plain": tile.meaning, "bar": bar}
-
-
-def _with_over(meaning: str, over: str) -> str:
-    return f"{meaning} ({over})" if over else meaning
+    return asdict(tile) | {"meaning": with_conditions(tile.meaning, tile.over), "plain": tile.meaning, "bar": bar}
 
 
 def _meaning_for_all(row: Sequence[dict[str, Any]]) -> str:
     """The definition of a score, with its conditions if they are the same for all models that have it."""
     over = {tile["over"] for tile in row if tile["over"]}
-    return _with_over(row[0]["plain"], over.pop() if len(over) == 1 else "")
+    return with_conditions(row[0]["plain"], over.pop() if len(over) == 1 else "")
 
 
 def _section_view(
@@ -203,6 +201,7 @@ def _section_view(
         "kicker": (section.name or probe).replace(f"-{section.relevant}", f", {in_words(section.relevant)}"),
         "title": section.title,
         "heading": heading or finding_of_models(section, readings, shows),
+        "answers": {} if heading else findings_by_model(section, readings),
         "question": section.question,
         "paper": section.paper,
         "how_to_read": how_to_read(section, drawn),
@@ -210,9 +209,9 @@ def _section_view(
         "shows": found if section.says else verdicts,  # a line per curve would repeat the figure
         "to_do": to_do,
         "full": figures.is_full_width(drawn),
-        "thumb": Markup(drawing.inline(figures.narrow_svg(drawn[:1]), f"{prefix}t", section.title)),
-        "wide": Markup(drawing.inline(svg, f"{prefix}w", label)),
-        "narrow": Markup(drawing.inline(figures.narrow_svg(drawn), f"{prefix}n", label)),
+        "thumb": drawing.inline(figures.narrow_svg(drawn[:1]), f"{prefix}t", section.title),
+        "wide": drawing.inline(svg, f"{prefix}w", label),
+        "narrow": drawing.inline(figures.narrow_svg(drawn), f"{prefix}n", label),
         "settings": _asked_lines(probe, section, readings),
         "tasks": [{"model": reading.label, "drawn": small_multiples(probe, section, reading)} for reading in readings],
         "table": figure_table(section, readings),
@@ -222,9 +221,7 @@ def _section_view(
 
 def _asked_lines(probe: str, section: Section, readings: Sequence[Reading]) -> str:
     """The numbers of questions and masks, once for all models that share them."""
-    labels: dict[str, list[str]] = {}
-    for reading in readings:
-        labels.setdefault(_asked_line(probe, section, reading), []).append(reading.label)
+    labels = grouped((_asked_line(probe, section, reading), reading.label) for reading in readings)
     return " ".join(line if len(readings) == 1 else f"{', '.join(names)}: {line}" for line, names in labels.items())
 
 
@@ -244,28 +241,15 @@ def _asked_line(probe: str, section: Section, reading: Reading) -> str:
     return f"{tasks}; {masks}.{beyond if hidden else ''}"
 
 
-def _notes(readings: Sequence[Reading]) -> list[str]:
-    return [
-        f"{reading.label}: {note}" if len(readings) > 1 else note
-        for reading in readings
-        for note in reading.manifest.notes
-    ]
-
-
 def _settings_tables(readings: Sequence[Reading]) -> list[dict[str, Any]]:
     tables = []
-    for key, title in (("model", "Model"), ("settings", "Settings"), ("versions", "Versions")):
-        names = dict.fromkeys(name for reading in readings for name in reading.manifest[key])
-        rows = [
-            {
-                "name": name.replace("_", " "),
-                "cells": [cell(reading.manifest[key].get(name)) for reading in readings],
-                "differs": key == "settings"
-                and any(r.manifest[key].get(name) != readings[0].manifest[key].get(name) for r in readings),
-            }
-            for name in names
-        ]
-        tables.append({"title": title, "rows": rows})
+    for key in ("model", "settings", "versions"):
+        rows = []
+        for name in dict.fromkeys(name for reading in readings for name in reading.manifest[key]):
+            values = [reading.manifest[key].get(name) for reading in readings]
+            differs = key == "settings" and any(value != values[0] for value in values)
+            rows.append({"name": name.replace("_", " "), "cells": list(map(cell, values)), "differs": differs})
+        tables.append({"title": key.capitalize(), "rows": rows})
     return tables
 
 

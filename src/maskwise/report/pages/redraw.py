@@ -5,17 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maskwise.report.pages import registry
 from maskwise.report.pages.advice import Search, is_search, read_search, write_search
 from maskwise.report.pages.page import shared_folder, write_page
-from maskwise.report.pages.registry import (
-    RunTable,
-    print_tables,
-    run_table,
-    runs_in,
-    search_table,
-    sort_tables,
-    write_tables,
-)
+from maskwise.report.pages.registry import RunTable, runs_in
 from maskwise.report.readings import Reading, read_all
 from maskwise.report.words.advice_text import advice_text
 from maskwise.report.words.finding import finding, with_finding
@@ -37,7 +30,6 @@ class Redrawn:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The object that `maskwise report --json` prints."""
         table = {} if self.table is None else {"table": str(self.table)}
         alone = self.table is None and not self.searches
         searches = {} if alone else {"searches": [search.found for search in self.searches]}
@@ -49,6 +41,8 @@ def redraw(folders: Sequence[Path], out: Path | None = None, sort: str | None = 
 
     sort, reverse: the column that sorts the table, and its order.
     """
+    if twice := [folder for folder in folders if list(folders).count(folder) > 1]:
+        raise UserError(f"{twice[0]} is named twice: name each folder once")
     found = runs_in(folders)
     runs = [folder for folder in found if not is_search(folder)]
     searches, left_out = [], []
@@ -60,37 +54,26 @@ def redraw(folders: Sequence[Path], out: Path | None = None, sort: str | None = 
                 if len(found) == 1:
                     raise
                 left_out.append(problem)
-    if len(found) > 1:
-        return _redraw_many(runs, searches, out, sort, reverse, tuple(left_out))
-    if sort is not None or reverse:
+    if len(found) == 1 and (sort is not None or reverse):
         raise UserError("--sort and --reverse are for several runs: name more folders")
-    if searches:
-        return Redrawn(write_search(searches[0], out or found[0]), [], searches, [])
-    readings = read_all(runs)
-    return Redrawn(write_page(readings, out or found[0]), readings, [], [])
-
-
-def _redraw_many(
-    runs: list[Path],
-    searches: list[Search],
-    out: Path | None,
-    sort: str | None,
-    reverse: bool,
-    left_out: tuple[UserError, ...],
-) -> Redrawn:
     readings = read_all(runs) if runs else []
-    tables = [*([run_table(readings)] if readings else []), *([search_table(searches)] if searches else [])]
-    tables = sort_tables(tables, sort, reverse)
+    if len(found) == 1:
+        home = out or found[0]
+        page = write_page(readings, home) if readings else write_search(searches[0], home)
+        return Redrawn(page, readings, searches, [])
+    tables = [registry.run_table(readings)] if readings else []
+    tables += [registry.search_table(searches)] if searches else []
+    tables = registry.sort_tables(tables, sort, reverse)
     home = out or shared_folder([*runs, *(search.folder for search in searches)])
-    table = write_tables(tables, home)
+    table = registry.write_tables(tables, home)
     page = write_page(readings, home) if readings else table
-    return Redrawn(page, readings, searches, tables, table, left_out)
+    return Redrawn(page, readings, searches, tables, table, tuple(left_out))
 
 
 def print_redrawn(drawn: Redrawn) -> None:
     """The table, the advice or the summary, and where the pages are."""
     if drawn.table is not None:
-        print_tables(drawn.tables)
+        registry.print_tables(drawn.tables)
         for path in dict.fromkeys([drawn.table, drawn.page]):
             print(one_line(path))
     elif drawn.searches:

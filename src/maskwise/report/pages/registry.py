@@ -4,7 +4,7 @@ Runs of diagnose and searches of advise have a table each. The page sorts withou
 under every column, and a radio button chooses which rank orders the rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import relpath
 from pathlib import Path
@@ -16,16 +16,16 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.summary import scores_shown
-from maskwise.records.folder import MANIFEST
+from maskwise.records.folder import MANIFEST, no_run
 from maskwise.report.pages.advice import Search
 from maskwise.report.pages.jinja_environment import render
-from maskwise.report.readings import Reading, differing_settings
+from maskwise.report.readings import Reading, differing_settings, rules_by_title
 from maskwise.report.words.task_skill import TOO_EASY, in_short, limit_of_run, limit_of_score
 from maskwise.scoring.numbers import NBSP, score_interval, score_value
-from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, Score, null_score
+from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED
 from maskwise.support.errors import UserError
 from maskwise.support.files import OTHER_FOLDER, replace_file, writing
+from maskwise.support.grouping import grouped
 from maskwise.support.nearest import did_you_mean
 from maskwise.support.terminal import counted, one_line, open_console
 
@@ -59,6 +59,9 @@ class TableColumn:
     is_shared: bool = False  # most runs have the same
 
 
+VERSION = TableColumn("version", "Version", "of maskwise and torch", True)
+
+
 @dataclass(frozen=True)
 class RunTable:
     title: str
@@ -66,10 +69,12 @@ class RunTable:
     rows: tuple[tuple[TableCell, ...], ...]
     notes: tuple[str, ...] = ()
 
-    def sorted_by(self, key: str, reverse: bool = False) -> "RunTable":
-        """Rows without a value come last in either direction."""
-        column = [column.key for column in self.columns].index(key)
-        return replace(self, rows=tuple(self.rows[place] for place in _order(self, column, reverse)))
+    def sorted_by(self, key: str, reverse: bool) -> "RunTable":
+        """Unchanged where it has no such column. Rows without a value come last in either direction."""
+        keys = [column.key for column in self.columns]
+        if key not in keys:
+            return self
+        return replace(self, rows=tuple(self.rows[place] for place in _order(self, keys.index(key), reverse)))
 
 
 def runs_in(folders: Sequence[Path]) -> list[Path]:
@@ -81,47 +86,33 @@ def runs_in(folders: Sequence[Path]) -> list[Path]:
             continue
         inner = sorted(one for one in folder.iterdir() if (one / MANIFEST).exists()) if folder.is_dir() else []
         if not inner:
-            raise UserError(f"{folder} is not a run folder, nor does it hold any: it has no readable {MANIFEST}")
+            raise UserError(f"{folder} is not a run folder, nor does it hold any: {no_run(folder)}")
         found += inner
     return list({folder.resolve(): folder for folder in found}.values())
 
 
 def run_table(readings: Sequence[Reading]) -> RunTable:
     """A row per run of diagnose; a column per score that any of them has."""
-    shown = [{rule.title: rule for rule in scores_shown(one.summary, one.probes)} for one in readings]
-    rules: dict[str, ScoreRule] = {}
-    for own in shown:
-        rules = {**own, **rules}
-    measured = {
-        title: rule
-        for title, rule in rules.items()
-        if any(
-            title in own and _score(one, own[title]).value is not None for own, one in zip(shown, readings, strict=True)
-        )
-    }
+    measured = [
+        rules
+        for rules in rules_by_title(readings).values()
+        if any(rule and one.score(rule.name).value is not None for rule, one in zip(rules, readings, strict=True))
+    ]
+    named = [next(rule for rule in rules if rule is not None) for rules in measured]
+    asked = "preset, points per task, relevant examples and distractors, seed, type"
     columns = (
         TableColumn("model", "Model"),
-        *(TableColumn(rule.name, title, rule.meaning) for title, rule in measured.items()),
-        TableColumn(
-            "settings", "Settings", "preset, points per task, relevant examples and distractors, seed, type", True
-        ),
-        TableColumn("version", "Version", "of maskwise and torch", True),
+        *(TableColumn(rule.name, rule.title, rule.meaning) for rule in named),
+        TableColumn("settings", "Settings", asked, True),
+        VERSION,
     )
-    rows = tuple(
-        (
-            _model(one),
-            *(_score_cell(one, own.get(title), readings) for title in measured),
-            _settings(one),
-            _versions(one.manifest.versions),
-        )
-        for own, one in zip(shown, readings, strict=True)
-    )
+    rows = []
+    for place, one in enumerate(readings):
+        scores = (_score_cell(one, rules[place], readings) for rules in measured)
+        rows.append((_model(one), *scores, _settings(one), _versions(one.manifest.versions)))
     differing = ", ".join(name.replace("_", " ") for name in differing_settings(readings))
     notes = (f"These runs differ in {differing}: compare their scores with that in mind.",) if differing else ()
-    return RunTable("Scores", columns, rows, notes)
-
-
-UNDECIDED = TableCell("not decided")
+    return RunTable("Scores", columns, tuple(rows), notes)
 
 
 def search_table(searches: Sequence[Search]) -> RunTable:
@@ -134,7 +125,7 @@ def search_table(searches: Sequence[Search]) -> RunTable:
         TableColumn("best", "Best setting"),
         TableColumn("fast", "Fastest within 3 points"),
         TableColumn("settings", "Settings", "what a good answer is, questions held back, seed, type", True),
-        TableColumn("version", "Version", "of maskwise and torch", True),
+        VERSION,
     )
     return RunTable("Decoding settings", columns, tuple(map(_search_row, searches)))
 
@@ -147,19 +138,18 @@ def _search_row(search: Search) -> tuple[TableCell, ...]:
     gain, is_reference = best.to_reference, best.setting == found.reference
     identity = search.manifest.identity
     asked = f"{found.quality}, {found.questions.held_back} questions, seed {identity.seed}, {identity.model.dtype}"
+    passes = "" if best.passes is None else f"{best.passes:.3g}"
+    gained = TableCell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean))
+    fastest = TableCell("not decided")
+    if fast is not None:
+        fastest = _text_cell(fast.setting, "" if search.served else f"passes: {fast.passes or 0:.3g}")
     return (
         _text_cell(f"{found.model}{' (planted)' if search.manifest.planted else ''}"),
         TableCell(search.number(best.quality.mean), search.ends(best.quality), float(best.quality.mean)),
-        TableCell("reference")
-        if is_reference
-        else TableCell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean)),
-        TableCell(
-            "" if best.passes is None else f"{best.passes:.3g}",
-            f"{best.seconds:.2g} s",
-            None if best.passes is None else float(best.passes),
-        ),
+        TableCell("reference") if is_reference else gained,
+        TableCell(passes, f"{best.seconds:.2g} s", None if best.passes is None else float(best.passes)),
         _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
-        _text_cell(fast.setting, f"passes: {fast.passes or 0:.3g}" * (not search.served)) if fast else UNDECIDED,
+        fastest,
         _text_cell(asked),
         _versions(search.manifest.versions),
     )
@@ -175,22 +165,17 @@ def _model(reading: Reading) -> TableCell:
     return TableCell(reading.label, "; ".join(filter(None, below)), reading.label, reading.folder / REPORT)
 
 
-def _score(reading: Reading, rule: ScoreRule) -> Score:
-    return reading.summary.scores.get(rule.name, null_score())
-
-
 def _score_cell(reading: Reading, rule: ScoreRule | None, readings: Sequence[Reading]) -> TableCell:
     if rule is None:
         return TableCell("–", NOT_MEASURED)
-    score = _score(reading, rule)
+    score = reading.score(rule.name)
     if score.value is None:
         return TableCell("–", score.why or "")
     limit = limit_of_score(rule, reading, readings)
     if limit is not None:
         return TableCell("–", TOO_EASY if limit.shown else NO_SKILL)
-    return TableCell(
-        score_value(score, rule.unit), score_interval(score, rule.unit).removesuffix(f"{NBSP}nats"), score.value
-    )
+    interval = score_interval(score, rule.unit).removesuffix(f"{NBSP}nats")
+    return TableCell(score_value(score, rule.unit), interval, score.value)
 
 
 def _settings(reading: Reading) -> TableCell:
@@ -200,13 +185,13 @@ def _settings(reading: Reading) -> TableCell:
     parts = [
         settings.preset,
         counted(settings.points, "point"),
-        *([f"{relevant} of {settings.distractors}"] if relevant and settings.distractors is not None else []),
+        f"{relevant} of {settings.distractors}" if relevant and settings.distractors is not None else "",
         f"seed {settings.seed}",
-        *(["chat"] if settings.chat else []),
+        "chat" if settings.chat else "",
         str(reading.manifest.model.dtype),
-        *([weights] if (weights := reading.manifest.model.weights) is not None else []),
+        reading.manifest.model.weights or "",
     ]
-    return _text_cell(", ".join(parts))
+    return _text_cell(", ".join(filter(None, parts)))
 
 
 def _versions(versions: Mapping[str, str]) -> TableCell:
@@ -221,17 +206,15 @@ def sort_tables(tables: Sequence[RunTable], key: str | None, reverse: bool) -> l
         return list(tables)
     if key not in known:
         raise UserError(f"no column {key!r} to sort by{did_you_mean(key, known)}")
-    return [
-        table.sorted_by(key, reverse) if key in {column.key for column in table.columns} else table for table in tables
-    ]
+    return [table.sorted_by(key, reverse) for table in tables]
 
 
 def _order(table: RunTable, column: int, reverse: bool) -> list[int]:
     """The places of the rows in their new order; equal ones keep theirs."""
-    kept = [row[column].order for row in table.rows]
-    by_value: Callable[[int], Any] = lambda place: kept[place]  # noqa: E731
-    known = sorted((place for place, order in enumerate(kept) if order is not None), key=by_value, reverse=reverse)
-    return [*known, *(place for place, order in enumerate(kept) if order is None)]
+    kept: list[Any] = [row[column].order for row in table.rows]
+    known = [place for place, order in enumerate(kept) if order is not None]
+    missing = [place for place, order in enumerate(kept) if order is None]
+    return sorted(known, key=kept.__getitem__, reverse=reverse) + missing
 
 
 def print_tables(tables: Sequence[RunTable]) -> None:
@@ -263,16 +246,13 @@ def _printed(table: RunTable, columns: Sequence[int]) -> Table:
 
 def _shared_lines(table: RunTable) -> list[str]:
     """Columns that most runs share, settings and versions: one line for all runs with the same."""
-    labels: dict[str, list[str]] = {}
-    for row in table.rows:
-        cells = [cell for cell, column in zip(row, table.columns, strict=True) if column.is_shared]
-        line = "; ".join(" ".join(filter(None, [cell.text, cell.below])) for cell in cells)
-        labels.setdefault(line, []).append(row[0].text)
+    shared = [place for place, column in enumerate(table.columns) if column.is_shared]
+    lines = ["; ".join(f"{row[place].text} {row[place].below}".strip() for place in shared) for row in table.rows]
+    labels = grouped((line, row[0].text) for line, row in zip(lines, table.rows, strict=True))
     return [f"{'all' if len(labels) == 1 else ', '.join(names)}: {line}" for line, names in labels.items()]
 
 
 def write_tables(tables: Sequence[RunTable], out: Path) -> Path:
-    """The page, in the folder `out`; returns its path."""
     page = render("registry.html.jinja", tables=[_view(table, out) for table in tables])
     with writing(f"{PAGE} into {out}", OTHER_FOLDER):
         out.mkdir(parents=True, exist_ok=True)

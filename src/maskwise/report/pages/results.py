@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
 from maskwise.probes.section import TextTable
-from maskwise.report.figures import drawing
 from maskwise.report.figures.bars import Chart
 from maskwise.report.pages.jinja_environment import render
 from maskwise.support.files import OTHER_FOLDER, refuse_checkpoint_folder, replace_file, to_json, writing
@@ -55,12 +53,13 @@ def make_folder(folder: Path) -> Path:
 def write_result(folder: Path, found: Typed, result: Result) -> Path:
     """NAME.json, NAME.svg, NAME.png and NAME.html; returns the page's path."""
     svg, png = result.chart.files()
+    drawn = result.chart.for_page(f"{result.title}. {' '.join(result.sentences)}")
     page = page_of_result(folder, result)
     with writing(f"into {folder}", OTHER_FOLDER):
         replace_file(folder / f"{result.name}.json", [to_json(found, indent=2), "\n"])
         replace_file(folder / f"{result.name}.svg", [svg])
         replace_file(folder / f"{result.name}.png", png)
-        replace_file(page, [_page(result)])
+        replace_file(page, [render("result.html.jinja", result=result, **drawn)])
     return page
 
 
@@ -79,12 +78,3 @@ def print_result(result: Result, folder: Path) -> None:
     for sentence in result.sentences:
         print(safe_text(f"\n{sentence}"))
     print(f"\nfigure: {one_line(page.with_suffix('.svg'))}\npage:   {one_line(page)}")
-
-
-def _page(result: Result) -> str:
-    label = f"{result.title}. {' '.join(result.sentences)}"
-    wide, narrow = (
-        Markup(drawing.inline(result.chart.svg_for_page(narrow), prefix, label))
-        for narrow, prefix in ((False, "w"), (True, "n"))
-    )
-    return render("result.html.jinja", result=result, wide=wide, narrow=narrow)

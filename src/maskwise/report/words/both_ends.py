@@ -13,8 +13,7 @@ from maskwise.probes.examples import main_records
 from maskwise.records.groups import values_of
 from maskwise.records.record import Record
 from maskwise.report.readings import Reading, differing_settings
-from maskwise.report.words.effects import undecided
-from maskwise.report.words.mask_chart import Change, leading
+from maskwise.report.words.mask_chart import MaskChange, leading
 from maskwise.scoring.changes import accuracy_change, loss_recovered, mean_change, of_probe, paired_values
 from maskwise.scoring.numbers import NBSP, between, nats_between, percent, points_between, tenths
 from maskwise.scoring.scores import Score, direction, mean_score
@@ -75,27 +74,21 @@ def judged_at_most_masks(first: Reading, second: Reading, masks: int) -> Judgeme
     return Judgement(masks, accuracy_change(before, after, lambda c: True), mean_change(before, after, "nll"))
 
 
-def _losses(first: str, second: str, apart: Change, rises: bool) -> str:
+def _losses(first: str, second: str, apart: MaskChange, rises: bool) -> str:
     masks = f"when {apart.count} masks follow the question instead of 2"
-    if undecided(apart.low, apart.high):
-        return (
-            f"Inconclusive whether {second} loses more or less than {first} {masks}: too few "
-            f"questions (95{NBSP}% interval {tenths(apart.low)} to {tenths(apart.high)}{NBSP}points, paired)."
-        )
+    if apart.undecided:
+        unknown = f"whether {second} loses more or less than {first} {masks}"
+        return f"Inconclusive {unknown}: too few questions ({apart.interval}{NBSP}points, paired)."
     if not apart.detected:
-        most = tenths(max(abs(apart.low), abs(apart.high)))
-        return (
-            f"No difference was detected between the losses of {second} and {first} {masks} (at most "
-            f"{most}{NBSP}points)."
-        )
+        most = f"at most {tenths(apart.at_most)}{NBSP}points"
+        return f"No difference was detected between the losses of {second} and {first} {masks} ({most})."
     if apart.points > 0 and not rises:
         return f"Accuracy with {apart.count} masks does not rise significantly from {first} to {second}."
-    low, high = sorted((abs(apart.low), abs(apart.high)))
-    amount = f"{tenths(abs(apart.points))}{NBSP}points {'less' if apart.points > 0 else 'more'}"
-    return f"{second} loses {amount} than {first} {masks} (95{NBSP}% interval {tenths(low)} to {tenths(high)}, paired)."
+    less = "less" if apart.points > 0 else "more"
+    return f"{second} loses {apart.amount} {less} than {first} {masks} ({apart.interval}, paired)."
 
 
-def _ends(first: Reading, second: Reading, apart: Change) -> str:
+def _ends(first: Reading, second: Reading, apart: MaskChange) -> str:
     """`Accuracy goes from 80.0 % to 79.0 % with 2 masks and from 50.0 % to 70.0 % with 200 (67 % of the loss ...).`"""
     found = loss_recovered(_lead_records(first), _lead_records(second))
     if found.ends is UNSET:
@@ -119,7 +112,7 @@ def _lead_records(reading: Reading) -> Sequence[Record]:
     return main_records([record for name in leading(reading)[:1] for record in of_probe(reading.run, name)])
 
 
-def difference_of_changes(first: Reading, second: Reading) -> Change | None:
+def difference_of_changes(first: Reading, second: Reading) -> MaskChange | None:
     """What the most masks do to the second model less what they do to the first, question by question; None where they
     were not asked the same."""
     if differing_settings([first, second]):
@@ -145,4 +138,4 @@ def difference_of_changes(first: Reading, second: Reading) -> Change | None:
     score = mean_score(strata, bounds=(-2.0, 2.0))
     if score.value is None or score.low is None or score.high is None:
         return None
-    return Change(most, 100 * score.value, 100 * score.low, 100 * score.high)
+    return MaskChange(100 * score.value, 100 * score.low, 100 * score.high, most)

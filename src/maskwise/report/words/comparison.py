@@ -9,6 +9,8 @@ from maskwise.scoring.experiment_results import Changes, ComparedModel
 from maskwise.scoring.numbers import NBSP, between, number, percent, points, signed
 from maskwise.scoring.scores import Score, null_score
 
+Show = Callable[[float], str]
+
 
 @dataclass(frozen=True)
 class Row:
@@ -54,26 +56,19 @@ def rows_of(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes])
 
     The losses of a model that cannot show any are left out.
     """
-    return _all_rows(*without_losses(models, changes))
+    models, changes = without_losses(models, changes)
 
-
-def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes]) -> list[Row]:
-
-    def row(
-        name: str, meaning: str, key: str, show: Callable[[float], str], change: str | None = None,
-        show_change: Callable[[float], str] = signed,
-    ) -> Row:  # fmt: skip
+    def row(name: str, meaning: str, key: str, show: Show, change: str = "", show_change: Show = signed) -> Row:
         own = [getattr(found, key) for found in models.values()]
         values = tuple("–" if value is None else show(value) for value in own)
-        changed = tuple(
+        changed = [
             change_in_words(getattr(found, change), show_change) if change else "–" for found in changes.values()
-        )
-        return Row(name, meaning, values, changed)
+        ]
+        return Row(name, meaning, values, tuple(changed))
 
     most = {found.most_masks for found in models.values()} - {None}
 
-    def with_most(name: str, meaning: str, key: str, show: Callable[[float], str],
-                  show_change: Callable[[float], str]) -> Row:  # fmt: skip
+    def with_most(name: str, meaning: str, key: str, show: Show, show_change: Show) -> Row:
         """Each value says with how many masks, where that is not the same for all models."""
         if len(most) < 2:
             return row(name.format(*most or ["most"]), meaning, key, show, key, show_change)
@@ -88,12 +83,12 @@ def _all_rows(models: Mapping[str, ComparedModel], changes: Mapping[str, Changes
     over = f"over {', '.join(map(str, *counts))} masks" if len(counts) == 1 else "each over its own mask counts"
     steps = list(dict.fromkeys(count for found in models.values() for count in found.few_steps))
     nothing = null_score()
-    few = [
-        Row(f"Degradation in {count} steps", "the same, decoded in that many steps in random order",
-            tuple(percent(found.few_steps.get(count, nothing).value, 1) for found in models.values()),
-            tuple(change_in_words(found.few_steps.get(count, nothing), share_gone) for found in changes.values()))
-        for count in steps
-    ]  # fmt: skip
+    few = []
+    for count in steps:
+        values = tuple(percent(found.few_steps.get(count, nothing).value, 1) for found in models.values())
+        changed = [change_in_words(found.few_steps.get(count, nothing), share_gone) for found in changes.values()]
+        decoded = "the same, decoded in that many steps in random order"
+        few.append(Row(f"Degradation in {count} steps", decoded, values, tuple(changed)))
     return [
         row("Accuracy, 2 masks", "k = 2", "accuracy_k2", tenths, "accuracy_k2", points),
         with_most("Accuracy, {} masks", "at the most masks", "accuracy_most_masks", tenths, points),
@@ -126,7 +121,7 @@ def in_points(value: float) -> str:
     return points(value).removeprefix("+")
 
 
-def change_in_words(score: Score, show: Callable[[float], str]) -> str:
+def change_in_words(score: Score, show: Show) -> str:
     if score.value is None:
         return "–"
     if score.low is None or score.high is None:

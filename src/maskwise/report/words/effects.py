@@ -25,8 +25,45 @@ ROUNDED = 0.0005  # accuracies of other points than the paired difference are le
 
 
 @dataclass(frozen=True)
-class Effect:
-    """A change of accuracy, in points. `words` say under what: `with 200 masks instead of 2`.
+class Change:
+    """A change of accuracy, in points, with the ends of its interval."""
+
+    points: float
+    low: float
+    high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        return not self.low <= 0 <= self.high
+
+    @property
+    def detected(self) -> bool:
+        return self.excludes_zero
+
+    @property
+    def at_most(self) -> float:
+        """The largest size by its interval."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def undecided(self) -> bool:
+        """Neither no change nor a large one is excluded: there were too few questions."""
+        return not self.detected and self.at_most >= LARGE
+
+    @property
+    def amount(self) -> str:
+        return f"{tenths(abs(self.points))}{NBSP}points"
+
+    @property
+    def interval(self) -> str:
+        """The interval of the amount: without signs if both ends have the same."""
+        ends = sorted((abs(self.low), abs(self.high))) if self.excludes_zero else [self.low, self.high]
+        return f"95{NBSP}% interval {tenths(ends[0])} to {tenths(ends[1])}"
+
+
+@dataclass(frozen=True)
+class Effect(Change):
+    """`words` say under what accuracy changed: `with 200 masks instead of 2`.
 
     before, after: the two accuracies; None where they are of other questions, as in an unfinished run. p: two-sided,
     of no change; `adjusted` by Holm's procedure over the changes of the run. skill: what the answers
@@ -36,9 +73,6 @@ class Effect:
     probe: str
     section: Section
     words: str
-    points: float
-    low: float
-    high: float
     before: float | None
     after: float | None
     p: float
@@ -56,10 +90,6 @@ class Effect:
         return self.probe, self.section.relevant, self.words
 
     @property
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
-
-    @property
     def detected(self) -> bool:
         return self.excludes_zero and self.adjusted < LEVEL
 
@@ -67,30 +97,6 @@ class Effect:
     def certain(self) -> float:
         """The smallest size by its interval; 0 if not detected."""
         return max(self.low, -self.high) if self.detected else 0.0
-
-    @property
-    def at_most(self) -> float:
-        """The largest size by its interval."""
-        return max(abs(self.low), abs(self.high))
-
-    @property
-    def undecided(self) -> bool:
-        """Neither no change nor a large one is excluded, given the other changes of the run."""
-        return not self.detected and self.at_most >= LARGE
-
-    @property
-    def verb(self) -> str:
-        return "falls" if self.points < 0 else "rises"
-
-    @property
-    def amount(self) -> str:
-        return f"{tenths(abs(self.points))}{NBSP}points"
-
-    @property
-    def interval(self) -> str:
-        """The interval of the amount: without signs if both ends have the same."""
-        ends = sorted((abs(self.low), abs(self.high))) if self.excludes_zero else [self.low, self.high]
-        return f"95{NBSP}% interval {tenths(ends[0])} to {tenths(ends[1])}"
 
     @property
     def ends(self) -> str:
@@ -102,20 +108,14 @@ class Effect:
     @property
     def heading(self) -> str:
         if self.detected:
-            return f"Accuracy {self.verb} by {self.amount} {self.words}"
+            return f"Accuracy {'falls' if self.points < 0 else 'rises'} by {self.amount} {self.words}"
         if self.limit is not None:
             words = in_short(self.limit)
             return f"{words[0].upper()}{words[1:]}"
         if self.undecided:
-            return (
-                f"Inconclusive whether accuracy changes {self.words}: too few questions ({self.interval}{NBSP}points)"
-            )
+            unknown = f"whether accuracy changes {self.words}"
+            return f"Inconclusive {unknown}: too few questions ({self.interval}{NBSP}points)"
         return f"No significant change of accuracy {self.words}: at most {tenths(self.at_most)}{NBSP}points"
-
-
-def undecided(low: float, high: float) -> bool:
-    """True if an interval, in points, includes both no change and a large one: the run is too small to decide."""
-    return low <= 0 <= high and max(-low, high) >= LARGE
 
 
 def effects_of(reading: Reading) -> list[Effect]:
@@ -138,22 +138,17 @@ def _heading(found: Sequence[tuple[str, Sequence[Effect]]]) -> str:
     largest = by_size([effect for _, effect in of_all])[0]
     if len(of_all) == 1 or (largest.detected and len(found) == 1):
         return largest.heading
-    if largest.detected:
-        label = next(label for label, effect in of_all if effect is largest)
-        return f"{label}: {largest.heading[0].lower()}{largest.heading[1:]}"
     able = [(label, effect) for label, effect in of_all if effect.limit is None]
-    if not able:
+    stated = [(label, effect) for label, effect in of_all if effect is largest] if largest.detected else able
+    if not able and not largest.detected:
         return largest.heading
-    if len(able) == 1:
-        ((label, effect),) = able
+    if len(stated) == 1:
+        ((label, effect),) = stated
         return f"{label}: {effect.heading[0].lower()}{effect.heading[1:]}" if len(found) > 1 else effect.heading
-    of_all = able
-    most = tenths(max(effect.at_most for _, effect in of_all))
-    if any(effect.undecided for _, effect in of_all):
-        return (
-            f"Inconclusive whether accuracy changes: too few questions (95{NBSP}% intervals reach {most}{NBSP}points)"
-        )
-    return f"No significant change of accuracy in {len(of_all)} comparisons: at most {most}{NBSP}points"
+    most = f"{tenths(max(effect.at_most for _, effect in able))}{NBSP}points"
+    if any(effect.undecided for _, effect in able):
+        return f"Inconclusive whether accuracy changes: too few questions (95{NBSP}% intervals reach {most})"
+    return f"No significant change of accuracy in {len(able)} comparisons: at most {most}"
 
 
 def judged_effects(sections: Sequence[tuple[str, Section]], reading: Reading) -> list[list[Effect]]:
@@ -205,9 +200,8 @@ def _effect(probe: str, section: Section, point: Point, base: Point) -> Effect:
     same = before is not None and after is not None and abs(after - before - paired.difference) < ROUNDED
     changes = (100 * paired.difference, 100 * paired.low, 100 * paired.high)
     ends = (before, after) if same else (None, None)
-    return Effect(
-        probe, section, words, *changes, *ends, p=1.0 if paired.p is None else paired.p, skill=base.entry.skill or None
-    )
+    p = 1.0 if paired.p is None else paired.p
+    return Effect(*changes, probe, section, words, *ends, p, skill=base.entry.skill or None)
 
 
 def _in_words(section: Section, point: Point, base: Point) -> str:

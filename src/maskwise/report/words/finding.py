@@ -12,20 +12,14 @@ from maskwise.report.figures.curves import Panel
 from maskwise.report.figures.panels import panels
 from maskwise.report.readings import Reading
 from maskwise.report.words.both_ends import difference_of_changes, judged_at_most_masks, verdict
-from maskwise.report.words.effects import TOO_FEW, Effect, by_size, effects_of, undecided
-from maskwise.report.words.mask_chart import Change, changes, leading, main_entries, mask_chart
-from maskwise.report.words.task_skill import (
-    about_skill,
-    asked_alike,
-    conclusion,
-    limit_of_run,
-    next_steps,
-    next_steps_of,
-)
+from maskwise.report.words.effects import LARGE, TOO_FEW, Change, Effect, by_size, effects_of
+from maskwise.report.words.mask_chart import MaskChange, changes, leading, main_entries, mask_chart
+from maskwise.report.words.task_skill import about_skill, asked_alike, conclusion, limit_of_run, next_steps
 from maskwise.scoring.numbers import NBSP, tenths
 from maskwise.scoring.skill import Skill
+from maskwise.support.grouping import grouped
 
-PAPER = "Open marks: the end points that the paper (arXiv 2511.21338) states for these models, Base above Instruct."
+PAPER = "Open marks: changes stated in the paper (arXiv 2511.21338) for the models named there, Base above Instruct."
 CAPTION = (
     "What masks, and fillers in their place, do to the accuracy: its change from that with 2 masks or no fillers, in "
     f"points, on the same questions. Bands: 95 % intervals, paired. {PAPER}"
@@ -87,13 +81,15 @@ def finding(readings: Sequence[Reading], compared: bool = False) -> Finding:
         compares = compared and first.label not in limited
         sentence = " ".join(filter(None, verdicts if compares else [])) or about_masks(labelled)
         headline = " ".join(filter(None, [*(conclusion(skill, label) for label, skill in limited.items()), sentence]))
-        numbers, steps = _of_models(shown, order, compared), next_steps_of(limited)
-        return Finding(headline, panel, MODELS_CAPTION, numbers, _larger_than_masks(readings), steps)
+        numbers = _of_models(shown, order, compared)
+        steps = grouped((next_steps(skill), label) for label, skill in limited.items())
+        to_try = " ".join(f"{', '.join(labels)}: {one[0].lower()}{one[1:]}" for one, labels in steps.items())
+        return Finding(headline, panel, MODELS_CAPTION, numbers, _larger_than_masks(readings), to_try)
     each = [(reading.label, by_size(effects_of(reading))[:1]) for reading in readings]
     return Finding(" ".join(_sentence(label, effect) for label, first in each for effect in first), None)
 
 
-def limited_by_skill(drawn: Sequence[tuple[Reading, Sequence[Change]]]) -> dict[str, Skill]:
+def limited_by_skill(drawn: Sequence[tuple[Reading, Sequence[MaskChange]]]) -> dict[str, Skill]:
     """By label, the skill of models that cannot show a loss: they have no curve and no number.
 
     Where another model loses accuracy on the same questions, these are not too easy.
@@ -125,7 +121,7 @@ def _of_one(reading: Reading, panel: Panel | None) -> Finding:
     """The largest effect, or first that the run cannot show one; of what it cannot show no number is given."""
     effects = by_size(effects_of(reading))
     if not effects:
-        return Finding("Nothing was compared with a baseline yet.", panel)
+        return Finding("No accuracy was compared with a baseline.", panel)
     able = [effect for effect in effects if effect.limit is None]
     limit, steps = limit_of_run(reading), ""
     detected = bool(able) and able[0].detected
@@ -151,19 +147,17 @@ def largest_effect(label: str, effects: Sequence[Effect]) -> str:
     """The first of the effects, which come by their size."""
     if effects[0].detected:
         return _sentence(label, effects[0])
-    most = max(effect.at_most for effect in effects)
+    most = f"{tenths(max(effect.at_most for effect in effects))}{NBSP}points"
     undecided = sum(effect.undecided for effect in effects)
     if undecided == len(effects):
         return (
             f"Inconclusive: this run is too small to show what changes the accuracy of {label}: no change "
-            f"is significant, and an interval reaches {tenths(most)}{NBSP}points."
+            f"is significant, and an interval reaches {most}."
         )
+    nothing = f"No significant change was detected in {label}"
     if undecided:
-        return (
-            f"No significant change was detected in {label}, but {undecided} of {len(effects)} changes are "
-            f"inconclusive: an interval reaches {tenths(most)}{NBSP}points."
-        )
-    return f"No significant change was detected in {label}: its accuracy changes by at most {tenths(most)}{NBSP}points."
+        return f"{nothing}, but {undecided} of {len(effects)} changes are inconclusive: an interval reaches {most}."
+    return f"{nothing}: its accuracy changes by at most {most}."
 
 
 def _sentence(label: str, effect: Effect) -> str:
@@ -201,7 +195,7 @@ def _larger_than_masks(readings: Sequence[Reading]) -> str:
     return f"A larger effect: {_sentence(label, first)}"
 
 
-def about_masks(drawn: Sequence[tuple[str, Sequence[Change]]]) -> str:
+def about_masks(drawn: Sequence[tuple[str, Sequence[MaskChange]]]) -> str:
     """The effect of the most masks on each model, the largest loss first; equal numbers are named once."""
     if not drawn:
         return ""
@@ -211,18 +205,15 @@ def about_masks(drawn: Sequence[tuple[str, Sequence[Change]]]) -> str:
     return ("; ".join(parts) + ".").replace("inconclusive", "Inconclusive", parts[0].startswith("inconclusive"))
 
 
-def _in_words(label: str, last: Change, named: bool) -> str:
+def _in_words(label: str, last: MaskChange, named: bool) -> str:
     """`tiny-llada loses 31.7 points of accuracy when 200 masks follow the question instead of 2 (95 % ...)`."""
     when = f" when {last.count} masks follow the question instead of 2" if named else ""
-    if undecided(last.low, last.high):
-        interval = f"95{NBSP}% interval {tenths(last.low)} to {tenths(last.high)}{NBSP}points"
-        return f"inconclusive whether {label} loses accuracy{when}: too few questions ({interval})"
+    if last.undecided:
+        return f"inconclusive whether {label} loses accuracy{when}: too few questions ({last.interval}{NBSP}points)"
     if not last.detected:
         return f"{label} shows no loss of accuracy{when} (95{NBSP}% interval: at most {tenths(-last.low)}{NBSP}points)"
-    low, high = sorted((abs(last.low), abs(last.high)))
     verb = "loses" if last.points < 0 else "gains"
-    amount = f"{tenths(abs(last.points))}{NBSP}points{' of accuracy' if named else ''}"
-    return f"{label} {verb} {amount}{when} (95{NBSP}% interval {tenths(low)} to {tenths(high)})"
+    return f"{label} {verb} {last.amount}{' of accuracy' if named else ''}{when} ({last.interval})"
 
 
 # Three numbers
@@ -234,9 +225,7 @@ def _three(effects: Sequence[Effect], charted: Sequence[str]) -> tuple[ChartNumb
     drawn = [effect for effect in shown if effect is not None]
     others = [effect for effect in effects if effect.probe not in charted]
     chosen = drawn + others[: NUMBERS - len(drawn)]
-    return tuple(
-        _number(e.points, e.low, e.high, f"Accuracy {e.words}{_shots(e)}", e.detected) for e in by_size(chosen)
-    )
+    return tuple(_number(effect, f"Accuracy {effect.words}{_shots(effect)}") for effect in by_size(chosen))
 
 
 def _shots(effect: Effect) -> str:
@@ -244,7 +233,7 @@ def _shots(effect: Effect) -> str:
 
 
 def _of_models(
-    drawn: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str], compared: bool
+    drawn: Sequence[tuple[Reading, Sequence[MaskChange]]], order: Sequence[str], compared: bool
 ) -> tuple[ChartNumber, ...]:
     """What the most masks do to each model, the largest loss first. Of two that were asked the same also the difference
     of these; where they are `compared`, that of their accuracies with the most masks, since only that is a gain."""
@@ -252,29 +241,27 @@ def _of_models(
     for reading, curve in sorted(drawn, key=lambda one: one[1][-1].points):
         last = curve[-1]
         what = f"{reading.label}, {last.count} masks instead of 2"
-        found.append(replace(_number(last.points, last.low, last.high, what), curve=order.index(reading.label)))
+        found.append(replace(_number(last, what), curve=order.index(reading.label)))
     apart = difference_of_changes(*(reading for reading, _ in drawn)) if len(drawn) == 2 else None
     if apart is None:
         return tuple(found)
     first, second = (reading for reading, _ in drawn)
-    of, points, ends = "Difference", apart.points, (apart.low, apart.high)
+    of, shown = "Difference", Change(apart.points, apart.low, apart.high)
     if compared:
         change = judged_at_most_masks(first, second, apart.count).accuracy
         if change.value is None or change.low is None or change.high is None:
             return tuple(found)
-        of, points, ends = f"Accuracy, {apart.count} masks", 100 * change.value, (100 * change.low, 100 * change.high)
-    return *found, _number(points, *ends, f"{of}: {second.label} less {first.label}, paired")
+        of, shown = f"Accuracy, {apart.count} masks", Change(100 * change.value, 100 * change.low, 100 * change.high)
+    return *found, _number(shown, f"{of}: {second.label} less {first.label}, paired")
 
 
-def _number(points: float, low: float, high: float, what: str, significant: bool = True) -> ChartNumber:
-    """`significant`: among the other changes of the run, where the number is one of them."""
-    excludes_zero = not low <= 0 <= high
-    value = f"{tenths(points)}{NBSP}points" if points <= 0 else f"+{tenths(points)}{NBSP}points"
-    interval = f"95{NBSP}% interval {tenths(low)} to {tenths(high)}"
-    if undecided(low, high):
+def _number(change: Change, what: str) -> ChartNumber:
+    value = f"{'+' if change.points > 0 else ''}{tenths(change.points)}{NBSP}points"
+    interval = f"95{NBSP}% interval {tenths(change.low)} to {tenths(change.high)}"
+    if not change.excludes_zero and change.at_most >= LARGE:
         interval = f"{TOO_FEW} ({interval}{NBSP}points)"
-    elif not excludes_zero:
-        interval = f"nothing detected: at most {tenths(max(abs(low), abs(high)))}{NBSP}points ({interval})"
-    elif not significant:
+    elif not change.excludes_zero:
+        interval = f"nothing detected: at most {tenths(change.at_most)}{NBSP}points ({interval})"
+    elif not change.detected:
         interval = f"not significant among the changes of this run ({interval})"
-    return ChartNumber(value, interval, what, excludes_zero and significant)
+    return ChartNumber(value, interval, what, change.detected)

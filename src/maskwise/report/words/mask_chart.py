@@ -11,23 +11,17 @@ from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import MASKS_AT_THE_END, Entry
 from maskwise.report.figures.curves import Curve, Mark, Panel
 from maskwise.report.readings import Reading
+from maskwise.report.words.effects import Change
 
 
 @dataclass(frozen=True)
-class Change:
-    """A change of accuracy, in points, from the fewest masks or fillers, with its interval."""
+class MaskChange(Change):
+    """The change from the fewest masks or fillers to so many."""
 
     count: int
-    points: float
-    low: float
-    high: float
-
-    @property
-    def detected(self) -> bool:
-        return not self.low <= 0 <= self.high
 
 
-def mask_chart(of_models: Sequence[tuple[Reading, Sequence[Change]]], order: Sequence[str]) -> Panel:
+def mask_chart(of_models: Sequence[tuple[Reading, Sequence[MaskChange]]], order: Sequence[str]) -> Panel:
     """A curve for each model, coloured by its position in `order`, the models of the page; a single model also has a
     curve of its fillers."""
     first, alone = of_models[0][0], len(order) == 1
@@ -65,7 +59,7 @@ def main_entries(reading: Reading) -> Sequence[Entry]:
     return [entry for name in leading(reading)[:1] for entry in main_records(reading.entries(name))]
 
 
-def _changes(reading: Reading, probe: Probe) -> list[Change]:
+def _changes(reading: Reading, probe: Probe) -> list[MaskChange]:
     entries = main_records(reading.entries(probe.name))
     return changes(probe.lead.entries(entries)) if probe.lead is not None and entries else []
 
@@ -87,27 +81,21 @@ def _published(probes: Sequence[Probe], longest: int) -> list[Mark]:
     return found
 
 
-def changes(entries: Sequence[Entry]) -> list[Change]:
+def changes(entries: Sequence[Entry]) -> list[MaskChange]:
     """From the fewest masks on, which the others are paired with; empty where nothing was paired."""
     ordered = sorted(entries, key=lambda entry: entry.masks)
-    found: list[Change] = []
+    found: list[MaskChange] = []
     for entry in ordered:
         paired = entry.paired
         if paired is UNSET or paired.low is None or paired.high is None:
             continue
         if not found:
             start = [one for one in ordered if one.condition == paired.baseline]
-            found += [Change(one.masks, 0.0, 0.0, 0.0) for one in start]
-        found.append(Change(entry.masks, 100 * paired.difference, 100 * paired.low, 100 * paired.high))
+            found += [MaskChange(0.0, 0.0, 0.0, one.masks) for one in start]
+        found.append(MaskChange(100 * paired.difference, 100 * paired.low, 100 * paired.high, entry.masks))
     return sorted(found, key=lambda change: change.count)
 
 
-def _curve(name: str, style: int, found: Sequence[Change]) -> Curve:
-    return Curve(
-        name,
-        style,
-        tuple(change.count for change in found),
-        tuple(change.points for change in found),
-        tuple(change.low for change in found),
-        tuple(change.high for change in found),
-    )
+def _curve(name: str, style: int, found: Sequence[MaskChange]) -> Curve:
+    x, y, low, high = zip(*((one.count, one.points, one.low, one.high) for one in found), strict=True)
+    return Curve(name, style, x, y, low, high)

@@ -14,28 +14,25 @@ from maskwise.report.words.canvas_words import in_words_of
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import (
-    meaning_of,
     nothing_differed,
     precision_in_words,
     scores_run,
     verdict_number,
+    with_conditions,
 )
 from maskwise.report.words.task_skill import conclusion, in_short, limit_of_run, limit_of_score
 from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import between, number, parts_in_words, percent, score_interval, score_value
-from maskwise.support.terminal import one_line, open_console
+from maskwise.support.terminal import counted, one_line, open_console
 
 BAR = 20
+FEW = 10  # answers under a condition, below which most measures have no estimate
 MOST_ROWS = 8  # scores on the terminal where the tables are left out
 INTERVAL = "95 % interval"
 SECONDARY = (("in format", "in content"), ("NLL",), (INTERVAL,))  # what a narrow terminal leaves out, the first first
 WIDEST = 10_000  # columns, in which a table is as wide as it likes
 WIDE = 110  # columns of a terminal that hold a score and its meaning
-NATS = {
-    "nll": "NLL",
-    "nll_allowed": "in format",
-    "nll_choice": "in content",
-}  # the second and third add up to the first
+NATS = {"nll": "NLL", "nll_allowed": "in format", "nll_choice": "in content"}  # the last two add up to the first
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,10 @@ def print_summary(reading: Reading, tables: bool = True, others: Sequence[Readin
     limit = limit_of_run(reading)
     if limit is not None:
         console.print(Text(conclusion(limit)))
-    console.print(_scores(reading, console.width, tables, others))
+    if scores_run(reading):
+        console.print(_scores(reading, console.width, tables, others))
+    else:
+        console.print(Text(_without_scores(reading, tables)))
     if summary.precision:
         console.print(Text(precision_in_words(summary)))
     if tables:
@@ -127,11 +127,21 @@ def _print_tables(reading: Reading, console: Console) -> None:
         for table in probe.tables(summary) if probe.tables is not None else []:
             console.print(_text_table(table))
     if summary.published:
-        console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary)), 1))
+        console.print(_text_table(TextTable(PUBLISHED_TITLE, PUBLISHED_HEAD, published_rows(summary))))
     if summary.other_format:
         console.print(Text(f"{summary.other_format}.", style="bold"))
     if summary.claims:
         console.print(_claims(summary.claims))
+
+
+def _without_scores(reading: Reading, tables: bool) -> str:
+    """Where the results of probes without a score are, and whether there are enough answers for them."""
+    asked = [(name, entry.n) for name, entries in reading.summary.probes.items() for entry in entries]
+    names = ", ".join(dict.fromkeys(one_line(name) for name, _ in asked)) or "this run"
+    where = "the report and the tables below" if tables else "the report (--verbose prints them here)"
+    most = max((n for _, n in asked), default=0)
+    few = f"; at most {counted(most, 'answer')} per condition: too few, ask more questions" if most < FEW else ""
+    return f"{names}: no score; the measures are in {where}{few}"
 
 
 def _scores(reading: Reading, width: int, tables: bool, others: Sequence[Reading]) -> Table:
@@ -146,7 +156,7 @@ def _scores(reading: Reading, width: int, tables: bool, others: Sequence[Reading
         limit = limit_of_score(rule, reading, others)
         if limit is not None:
             notes = [in_short(limit)]
-        meaning = "; ".join(filter(None, [meaning_of(rule, score), parts_in_words(score)]))
+        meaning = "; ".join(filter(None, [with_conditions(rule.meaning, score.over), parts_in_words(score)]))
         table.add_row(
             in_words_of([reading], rule.title),
             Text("–" if limit is not None else score_value(score, rule.unit), style="bold"),
@@ -179,20 +189,19 @@ def _claims(claims: list[Claim]) -> Table:
     return table
 
 
-def _text_table(found: TextTable, names: int = 1) -> Table:
-    """The first `names` columns are text, the others numbers."""
+def _text_table(found: TextTable) -> Table:
+    """The first column is text, the others are numbers."""
     table = _table(found.title)
     for place, name in enumerate(found.head):
-        table.add_column(Text(one_line(name)), justify="left" if place < names else "right", overflow="fold")
+        table.add_column(Text(one_line(name)), justify="right" if place else "left", overflow="fold")
     for row in found.rows:
         table.add_row(*(Text(one_line(cell)) for cell in row))
     return table
 
 
 def _table(title: str) -> Table:
-    return Table(
-        title=Text(one_line(title), style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim"
-    )
+    shown = Text(one_line(title), style="bold")
+    return Table(title=shown, title_justify="left", box=None, pad_edge=False, header_style="dim")
 
 
 def _curve(probe: str, entries: list[Entry]) -> Fitting:

@@ -1,14 +1,14 @@
 """Plain sentences from numbers. Each says only what its interval allows: nothing about a score that covers zero."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.section import Measure, Point, Section, Summary, at_place
-from maskwise.probes.summary import probes_giving, scores_shown
+from maskwise.probes.summary import probes_giving
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
 from maskwise.report.sections import sections_for
@@ -27,6 +27,7 @@ from maskwise.scoring.numbers import (
     task_count,
 )
 from maskwise.scoring.scores import NO_SKILL, Score, direction
+from maskwise.support.grouping import grouped
 from maskwise.tasks.episodes import CHANCE
 
 FEW_TASKS = 8
@@ -47,22 +48,19 @@ class Sentence:
 
 def opening(reading: Reading, others: Sequence[Reading] = ()) -> list[Sentence]:
     """The sentences of the scores that were measured, then their precision."""
-    run = {rule.name for rule in scores_run(reading)}
-    shown = [rule for rule in scores_shown(reading.summary, reading.probes) if rule.sentences is not None]
-    stated = [
-        rule
-        for rule in shown
-        if rule.name in run
-        or (reading.is_autoregressive and rule.sentences is not None and rule.sentences.autoregressive is not None)
-    ]
-    return [*(score_sentence(rule, reading, others) for rule in stated), how_sure(reading)]
+    run, found = {rule.name for rule in scores_run(reading)}, []
+    for rule in reading.rules:
+        words = rule.sentences
+        if words is not None and (rule.name in run or (reading.is_autoregressive and words.autoregressive is not None)):
+            found.append(score_sentence(rule, reading, others))
+    return [*found, how_sure(reading)]
 
 
 def scores_run(reading: Reading) -> list[ScoreRule]:
     """The scores whose probes were run; those of other probes are left out, on the page and the terminal."""
     return [
         rule
-        for rule in scores_shown(reading.summary, reading.probes)
+        for rule in reading.rules
         if any(reading.entries(probe.name) for probe in probes_giving(rule.name, reading.probes))
     ]
 
@@ -118,9 +116,9 @@ def nothing_differed(score: Score) -> str:
     return f"0 of {score.n} answers became right or wrong; 95{NBSP}% upper bound {bound}"
 
 
-def meaning_of(rule: ScoreRule, score: Score) -> str:
-    """The definition of a score, with its conditions if it names them."""
-    return f"{rule.meaning} ({score.over})" if score.over else rule.meaning
+def with_conditions(meaning: str, over: str | UnsetType | None) -> str:
+    """The definition of a score, with the conditions that it goes over if they are known."""
+    return f"{meaning} ({over})" if over else meaning
 
 
 def how_sure(reading: Reading) -> Sentence:
@@ -147,7 +145,7 @@ def how_sure(reading: Reading) -> Sentence:
         return Sentence(topic, "It does no better than guessing.", f"{nowhere} {evidence}")
     if tasks < FEW_TASKS:
         return Sentence(topic, f"Roughly: only {task_count(tasks)} could be averaged.", evidence)
-    return Sentence(topic, f"As sure as {task_count(tasks)} allow.", evidence)
+    return Sentence(topic, f"Measured on {task_count(tasks)}.", evidence)
 
 
 def precision_in_words(summary: Summary) -> str:
@@ -186,21 +184,17 @@ def verdict_number(claim: Claim) -> str:
     value, *ends = [f"{100 * one:.1f}" if share else f"{one:.2f}" for one in known]
     unit = {"share": "\u00a0%", "points": "\u00a0points", "nats": "\u00a0nats", "": ""}[claim.unit]
     skill = "" if claim.skill is UNSET else f", of {100 * claim.skill:.0f}\u00a0%"
-    nats = "" if claim.nats is UNSET else f"; {claim.nats.value:+.2f}\u00a0nats"
+    nats = "" if claim.nats is UNSET else f"; {signed(claim.nats.value or 0.0, 2)}{NBSP}nats"
     return f"{value}{unit}{f', {ends[0]} to {ends[1]}' if ends else ''}{skill}{nats}".replace("-", "\u2212")
 
 
 def what_this_run_shows(section: Section, readings: Sequence[Reading]) -> list[str]:
     """The section's own words or a line per curve, then the verdicts on the paper's claims."""
-
-    def lines(words: Callable[[Reading], list[str]]) -> list[str]:
-        labels: dict[str, list[str]] = {}
-        for reading in readings:
-            for line in words(reading):
-                labels.setdefault(line, []).append(reading.label)
-        return [f"{' and '.join(named)}, {line}" if len(readings) > 1 else line for line, named in labels.items()]
-
-    own = lines(section.says) if section.says else _line_per_curve(section, readings)
+    if section.says is None:
+        own = _line_per_curve(section, readings)
+    else:
+        said = grouped((line, reading.label) for reading in readings for line in section.says(reading))
+        own = [f"{' and '.join(labels)}, {line}" if len(readings) > 1 else line for line, labels in said.items()]
     return own + verdict_lines(section, readings)
 
 
@@ -215,23 +209,23 @@ def advice_apart(shows: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
-    """The verdicts on the paper's claims."""
     return [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
 def finding_of_models(section: Section, readings: Sequence[Reading], shows: Sequence[str]) -> str:
-    """`first_finding`; of a section with words of its own, that of each model, said once where it is the same."""
+    """`first_finding`; empty where each model has its own (`findings_by_model`)."""
+    return "" if findings_by_model(section, readings) else first_finding(section, shows)
+
+
+def findings_by_model(section: Section, readings: Sequence[Reading]) -> dict[str, str]:
+    """The first finding of each of several models, by label, of a section with words of its own; labels of models with
+    the same finding are joined."""
     if section.says is None or len(readings) == 1:
-        return first_finding(section, shows)
-    found: dict[str, list[str]] = {}
-    for reading in readings:
-        lines = section.says(reading) if section.points(reading) else []
-        found.setdefault(first_finding(section, lines, LONGEST_HEADING * 3 // 4), []).append(reading.label)
-    found.pop("", None)
-    return "; ".join(
-        f"{' and '.join(labels)}: {line if line[1:2].isupper() else line[0].lower() + line[1:]}"
-        for line, labels in found.items()
-    )
+        return {}
+    lines = [section.says(reading) if section.points(reading) else [] for reading in readings]
+    first = [first_finding(section, own, LONGEST_HEADING * 3 // 4) for own in lines]
+    found = grouped((line, one.label) for line, one in zip(first, readings, strict=True) if line)
+    return {" and ".join(labels): line for line, labels in found.items()}
 
 
 def first_finding(section: Section, shows: Sequence[str], longest: int = LONGEST_HEADING) -> str:
@@ -328,5 +322,5 @@ def paired_change(first: Point, last: Point) -> str:
             change = points_between(sign * paired.difference, low, high).replace(" (", ", ").removesuffix(")")
             if paired.nll is UNSET or paired.nll_choice is UNSET:
                 return change
-            return f"{change}; {signed(round(sign * paired.nll.difference, 2) + 0.0, 2)}{NBSP}nats"
+            return f"{change}; {signed(sign * paired.nll.difference, 2)}{NBSP}nats"
     return ""

@@ -3,7 +3,7 @@
 Every page, table, card and advice takes its words from here; scoring/skill.py decides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
@@ -13,7 +13,7 @@ from maskwise.probes.summary import probes_giving, score_rules
 from maskwise.report.readings import Reading, differing_settings
 from maskwise.scoring.changes import SAME_QUESTIONS
 from maskwise.scoring.numbers import percent
-from maskwise.scoring.scores import direction, null_score
+from maskwise.scoring.scores import direction
 from maskwise.scoring.skill import Skill
 
 NOT_SHOWN = "not shown to be able to do the task"
@@ -65,16 +65,7 @@ def next_steps(skill: Skill) -> str:
 
 
 def about_skill(skill: Skill, label: str = "") -> str:
-    """The conclusion and what to try."""
     return f"{conclusion(skill, label)} {next_steps(skill)}"
-
-
-def next_steps_of(limited: Mapping[str, Skill]) -> str:
-    """The next steps for several models by label, once for those that share them."""
-    labels: dict[str, list[str]] = {}
-    for label, skill in limited.items():
-        labels.setdefault(next_steps(skill), []).append(label)
-    return " ".join(f"{', '.join(named)}: {steps[0].lower()}{steps[1:]}" for steps, named in labels.items())
 
 
 def limit_of_run(reading: Reading) -> Skill | None:
@@ -83,7 +74,6 @@ def limit_of_run(reading: Reading) -> Skill | None:
 
 
 def asked_alike(one: Reading, other: Reading) -> bool:
-    """Whether two runs were asked the same questions."""
     return not {*SAME_QUESTIONS} & {*differing_settings([one, other])}
 
 
@@ -93,7 +83,7 @@ def limit_of_score(rule: ScoreRule, reading: Reading, others: Sequence[Reading] 
     others: models of the same page. Questions on which one of them loses are not too easy; it must have been asked the
     same questions.
     """
-    score = reading.summary.scores.get(rule.name, null_score())
+    score = reading.score(rule.name)
     if rule.unit != "share" or score.value is None or direction(score):
         return None
     run = [probe.name for probe in probes_giving(rule.name, reading.probes) if reading.entries(probe.name)]
@@ -105,5 +95,5 @@ def limit_of_score(rule: ScoreRule, reading: Reading, others: Sequence[Reading] 
         entries = list(with_number(entries, None if number == PAPER_RELEVANT else number))
     found = limit(next((entry.skill for entry in entries if entry.skill is not UNSET), None))
     alike = [one for one in others if asked_alike(reading, one)]
-    lost = any(direction(one.summary.scores.get(rule.name, null_score())) > 0 for one in alike)
+    lost = any(direction(one.score(rule.name)) > 0 for one in alike)
     return None if found is not None and found.shown and lost else found

@@ -6,13 +6,13 @@ from typing import Any
 
 from maskwise.probes.examples import RELEVANT
 from maskwise.probes.probe import ScoreRule
-from maskwise.probes.summary import probes_giving, scores_shown
-from maskwise.report.readings import Reading
+from maskwise.probes.summary import probes_giving
+from maskwise.report.readings import Reading, rules_by_title
 from maskwise.report.words.effects import TOO_FEW
 from maskwise.report.words.sentences import nothing_differed
 from maskwise.report.words.task_skill import in_short, limit_of_score
 from maskwise.scoring.numbers import NBSP, digits_of, number, parts_in_words, percent, score_interval, score_value
-from maskwise.scoring.scores import NOT_MEASURED, Score, direction, null_score
+from maskwise.scoring.scores import NOT_MEASURED, Score, direction
 
 LARGE_SHARE = 0.5  # an interval that includes zero and half of the skill says nothing (see effects.LARGE)
 
@@ -39,21 +39,14 @@ def tiles(reading: Reading) -> list[Tile]:
 
 
 def tiles_of(readings: Sequence[Reading]) -> list[list[Tile]]:
-    """The tiles of each reading, the same scores in the same order for all.
-
-    Titles tell numbers of relevant examples apart; a score's name does not: it depends on which numbers a run asked.
-    """
-    shown = [{rule.title: rule for rule in scores_shown(one.summary, one.probes)} for one in readings]
-    rules: dict[str, ScoreRule] = {}
-    for own in shown:
-        rules = {**own, **rules}
-    return [
-        [
-            score_tile(own[title], reading, readings) if title in own else _not_measured(rule)
-            for title, rule in rules.items()
-        ]
-        for own, reading in zip(shown, readings, strict=True)
-    ]
+    """The tiles of each reading, the same scores in the same order for all."""
+    found: list[list[Tile]] = [[] for _ in readings]
+    for title, rules in rules_by_title(readings).items():
+        first = next(rule for rule in rules if rule is not None)
+        missing = Tile(first.name, title, "–", NOT_MEASURED, first.meaning, None)
+        for own, rule, reading in zip(found, rules, readings, strict=True):
+            own.append(missing if rule is None else score_tile(rule, reading, readings))
+    return found
 
 
 def asked_differently(scores: Sequence[str], readings: Sequence[Reading]) -> str:
@@ -73,7 +66,7 @@ def asked_differently(scores: Sequence[str], readings: Sequence[Reading]) -> str
 
 def _conditions_behind(score: str, reading: Reading) -> dict[str, list[str]]:
     """The values of each part of the conditions in words: {"masks": ["2", "20"]}; of the last probe that was run."""
-    if reading.summary.scores.get(score, null_score()).value is None:
+    if reading.score(score).value is None:
         return {}
     run = [probe.name for probe in probes_giving(score, reading.probes) if reading.entries(probe.name)]
     conditions = [entry.condition for entry in reading.entries(run[-1])]
@@ -85,12 +78,8 @@ def _conditions_behind(score: str, reading: Reading) -> dict[str, list[str]]:
     }
 
 
-def _not_measured(rule: ScoreRule) -> Tile:
-    return Tile(rule.name, rule.title, "–", NOT_MEASURED, rule.meaning, None)
-
-
-def score_tile(rule: ScoreRule, reading: Reading, others: Sequence[Reading] = ()) -> Tile:
-    score = reading.summary.scores.get(rule.name, null_score())
+def score_tile(rule: ScoreRule, reading: Reading, others: Sequence[Reading]) -> Tile:
+    score = reading.score(rule.name)
     if score.value is None:
         return Tile(rule.name, rule.title, "–", score.why or "", rule.meaning, None)
     limit = limit_of_score(rule, reading, others)

@@ -161,9 +161,7 @@ def _check_ids(ids: Tensor, model: Model, where: str) -> None:
 
 def _closing(model: Model) -> str | None:
     """The end of turn after which a finished chat is cut; None where the template writes nothing behind it.
-
-    LLaDA's template opens another turn of the assistant after every chat, with or without `add_generation_prompt`.
-    """
+    LLaDA's template opens another turn of the assistant after every chat, with or without `add_generation_prompt`."""
     tokenizer = model.tokenizer
     if not tokenizer.chat_template:
         return None

@@ -48,9 +48,7 @@ def held_out_views(pairs: Sequence[Pair], settings: TuneSettings, mask_id: int) 
 
 def held_out_noise(rows: Sequence[PackedRow], seed: int, mask_id: int) -> list[Noised]:
     """One fixed draw of the NELBO for each piece, exact and never empty: l of n tokens masked, with weight n / l.
-
-    l / n is stratified over the pieces, so that the estimate does not depend on a few draws with little masked.
-    """
+    l / n is stratified over the pieces, so that the estimate does not depend on a few draws with little masked."""
     pieces = [piece for row in rows for piece in row]
     order = torch.randperm(len(pieces), generator=torch_generator("held out order", seed)).tolist()
     drawn = []

@@ -9,7 +9,7 @@ from typing import Any
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records, read_bytes, refusal_of_bytes, to_json
 from maskwise.tasks.columns import RowContent
-from maskwise.tasks.tables import TABLES, LocatedRow, items_of, json_rows, read_rows
+from maskwise.tasks.tables import TABLES, LocatedRow, items_of, json_rows, note_json_lines, read_rows
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -69,9 +69,12 @@ def _read_file(path: Path, form: DataForm) -> DataFile:
             raise refusal_of_bytes(path, content, f"save it as .jsonl, .csv or .txt (byte {problem.start})") from None
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         rows = json_rows(path, text) if suffix in JSON_SUFFIXES else None
+        if rows is None:
+            note_json_lines(path, text)
         entries = form.cut(path, text.split("\n")) if rows is None else _entries(rows, form)
     if not entries:
-        raise UserError(f"{path} is empty: it needs {form.description}, or plain text")
+        what = "is too short to be cut into examples" if content.strip() else "is empty"
+        raise UserError(f"{path} {what}: it needs {form.description}, or plain text")
     return DataFile(path, hashlib.sha256(content).hexdigest(), tuple(entries))
 
 
