@@ -15,8 +15,9 @@ def with_line_breaks(html: str) -> str:
 
 
 def _unbroken_text(text: str) -> str:
-    """Numbers with their unit and options on one line; an arrow as one character."""
+    """Numbers with their unit and options on one line; arrows and minus signs as one character."""
     text = re.sub(r"(?<=\d) (?=%|(?:s|ms|GiB)\b)|(?<=±) (?=[\d.])", "\u00a0", text).replace("-&gt;", "→")
+    text = re.sub(r"(?<![\w.)-])-(?=\.?\d)", "\u2212", text)
     return re.sub(r"(?<![\w-])--[a-z][\w-]*|\b\d[\d.]*e-\d+\b", r'<span class="name">\g<0></span>', text)
 
 

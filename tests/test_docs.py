@@ -99,8 +99,9 @@ def test_a_name_stays_on_one_line_and_a_cell_of_words_is_marked(monkeypatch):
     cells = f"<tr><td>short</td><td>{'word ' * 12}</td></tr>"
     assert with_line_breaks(cells) == cells.replace("<td>word", '<td class="long">word')
     block = "<pre><span></span><code>-&gt; 5 %</code></pre>"
-    text = "<p title='5 %'>66 -&gt; 70 % (± 2) in 3 s, 1e-7 or --rule</p>"
-    marked = '66 → 70\u00a0% (±\u00a02) in 3\u00a0s, <span class="name">1e-7</span> or <span class="name">--rule</span>'
+    text = "<p title='5 %'>66 -&gt; 70 % (± 2) in 3 s, -5.1 (-7 to -.5), 16-bit, 1e-7 or --rule</p>"
+    marked = "66 → 70\u00a0% (±\u00a02) in 3\u00a0s, −5.1 (−7 to −.5), 16-bit, "
+    marked += '<span class="name">1e-7</span> or <span class="name">--rule</span>'
     assert with_line_breaks(text + block) == f"<p title='5 %'>{marked}</p>{block}"
 
 
