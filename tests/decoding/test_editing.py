@@ -65,7 +65,7 @@ def test_a_model_that_sees_every_mask_edits_its_active_block():
 
 
 def test_a_block_that_changes_its_mind_for_ever_is_left():
-    model, prompt = tiny_sdar(seed=2), PROMPTS[0]
+    model, prompt = tiny_sdar(seed=2), PROMPTS[1]
     found = mw.generate(model, [prompt], NEW, rule="threshold", tau=TAU, edit=TAU)[0]
     canvas, forwards, _ = edited(model, prompt, TAU, TAU)
     assert (found.sequence, found.forwards) == (canvas, forwards) and forwards > PASSES_AFTER

@@ -494,6 +494,7 @@ def test_bad_requests_get_one_clear_line():
     bad(model, "token id 64", prompts=[[64]])
     bad(model, "draws for each at random", rule="dream-origin", late_end=True)
     bad(tiny_llada(eos_token_id=None), "names no end token", early_stop=True)
+    bad(model, "the only end token is forbidden", forbid_end=True, early_stop=True, end_ids=[3])
     bad(tiny_ar(), "autoregressive: rule applies to masked models only", rule="threshold")
     bad(tiny_ar(), "autoregressive: cache", cache="dual")
     bad(tiny_ar(), "is empty", prompts=[[]])

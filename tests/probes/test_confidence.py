@@ -381,7 +381,7 @@ def test_opposite_gaps_that_cancel_are_said_in_the_heading_and_are_no_calibratio
         "1/2 masked)"
     )
     verdict = _apart(gap_of(-0.187, 0.13))
-    assert "hide each other in this average" in verdict and "calibrated" not in verdict
+    assert "partly cancel in this average" in verdict and "calibrated" not in verdict
     (level,) = _nine_of_ten(gap_of(0.01, 0.02), "commits")
     assert level.endswith("99\u00a0%)") and "calibrated on average" in _apart(gap_of(0.01, 0.02))
 
@@ -393,7 +393,7 @@ def test_a_gap_that_is_shown_is_said_alone_too_and_contradicts_no_other_verdict(
     )
     of = gap_of(-0.133, 0.04)
     under = _apart({**of, "gap": -0.07, "gap_low": -0.12, "gap_high": -0.02})
-    assert "underconfident on average, by 5 points or more not shown" in under
+    assert "underconfident on average; whether by 5 points or more is not shown" in under
     assert under.endswith("(confidence minus share right: \u22127.0\u00a0points (\u221212.0 to \u22122.0))")
     assert "75\u00a0%, underconfident on average (conf" in _apart(
         {**of, "gap": -0.1, "gap_low": -0.14, "gap_high": -0.06}
@@ -418,6 +418,8 @@ def test_a_threshold_is_not_advised_before_nine_of_ten_is_shown_or_where_late_co
     assert "nine of ten is shown" in advised and "68\u00a0% of the masked positions are that confident" in advised
     missed = threshold_advice({**measured, "verified": 0.8, "verified_high": 0.88, "above": 0.68})
     assert missed.startswith("what to do: ask more questions") and "nine of ten is not reached" in missed
+    unchecked = threshold_advice({"threshold": 0.63, "verified": None, "verified_low": None, "verified_high": None})
+    assert unchecked.endswith("ask more questions (--points); too few predictions reach tau=0.63 to check it")
 
 
 def skill_records(right, condition="rule"):

@@ -61,6 +61,9 @@ WRONG = [
     (lambda m: mw.read_run(None), "folder must be a text or a path, not None"),
     (lambda m: mw.tune(m, "data", PAIRS), "out must be a text or a path or None"),
     (lambda m: mw.tune(m, PAIRS, "out", learning_rate="1e-3x"), "learning_rate is '1e-3x': it must be a number"),
+    (lambda m: mw.train(m, PAIRS, "out", warmup="10"), "warmup is '10': it must be a number"),
+    (lambda m: mw.tune(m, PAIRS, "out", targets=[]), "targets is empty, so no layer would get an adapter"),
+    (lambda m: mw.generate(m, [[5]], rule=["margin"]), "rule must be a text, not ['margin']"),
     (lambda m: mw.toy(seed="x"), "seed must be a whole number, not 'x'"),
     (lambda m: mw.cures(m, points="x"), "points must be a whole number or None"),
     (lambda m: mw.compare("tiny-llada", 3), "no model '3'"),
@@ -76,6 +79,7 @@ WRONG = [
     (lambda m: mw.train(m, PAIRS, "out", settings={"steps": 1}), "settings must be a TrainSettings"),
     (lambda m: mw.tune(m, PAIRS, "out", warmup=5, steps=5), "warmup 5 is not shorter than steps 5"),
     (lambda m: mw.sweep(["tiny-llada", "tiny-llada"], dry_run=True), "tiny-llada is named twice"),
+    (lambda m: mw.open(m.net), "a network of the class LLaDAModelLM: give it to mw.wrap, with its tokenizer"),
     (lambda m: mw.diagnose(m.net), "a network of the class LLaDAModelLM: give it to mw.wrap, with its tokenizer"),
     (lambda m: mw.compare(["a", "b"]), "takes each model as an argument of its own, like compare(A, B), not a list"),
     (lambda m: mw.wrap(m.net, mask_id=9999), "mask_id 9999 is outside 0..63"),
@@ -145,7 +149,7 @@ def test_a_list_of_models_is_taken_where_the_argument_is_one():
         return list(models)
 
     assert sweep(["a", "b"]) == ["a", "b"]
-    with pytest.raises(UserError, match="a list of texts"):
+    with pytest.raises(UserError, match="a model is one name, folder or opened model"):
         sweep([["a"], "b"])
 
 

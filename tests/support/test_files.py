@@ -13,7 +13,7 @@ from helpers.tiny import llada_net, tiny_llada
 from maskwise.models.checkpoints.fingerprint import LANES, checksums, fingerprint
 from maskwise.models.checkpoints.networks import weight_files
 from maskwise.support.errors import UserError
-from maskwise.support.files import is_plain_name, only_user_of
+from maskwise.support.files import damaged, is_plain_name, only_user_of
 
 HOLDER = """
 import sys, time
@@ -52,6 +52,11 @@ def test_an_index_cannot_name_files_outside_its_folder(where, tmp_path):
         weight_files(folder)
     with pytest.raises(UserError, match="not a file of its folder"):
         mw.open(folder)
+
+
+def test_a_file_that_cannot_be_opened_is_named_with_the_problem(tmp_path):
+    line = str(damaged(tmp_path / "gone.safetensors", "no such file", "copy it again"))
+    assert line.endswith("gone.safetensors is corrupt or cut short (no such file): copy it again")
 
 
 def test_a_fingerprint_sees_every_byte_of_every_weight():

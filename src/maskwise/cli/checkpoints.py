@@ -32,7 +32,7 @@ def models(
     for line in notes_on_one(entries[0]) if name else notes_on_all():
         echo(line)
     if name and isfile(f"{name}/adapter_config.json"):
-        echo(f"{one_line(name)} is an adapter; described is the model that it goes on")
+        echo(f"{one_line(name)} is an adapter; the table describes its base model")
 
 
 def convert(
@@ -80,7 +80,7 @@ def verify(
         echo(f"{key.replace('_', ' '):28} {one_line(value)}")
     if result["agrees"]:
         return echo("pass: our class computes what the checkpoint's code computes, up to rounding")
-    echo("FAIL: our class does not compute what this code computes, so results of the other commands are not its own")
+    echo("FAIL: our class and this code give different results, so do not trust other commands on this checkpoint")
 
 
 def export(

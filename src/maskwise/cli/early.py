@@ -14,7 +14,7 @@ from maskwise.models.checkpoints.locations import (
     refuse_published_experts,
     refuse_unknown_model,
 )
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, flag
 from maskwise.support.nearest import did_you_mean
 
 DTYPES = ("auto", *DTYPE_NAMES)
@@ -76,6 +76,5 @@ def refuse_without_models(asked: list[str], given: Mapping[str, object]) -> None
     usual = {"seed": 0, "dtype": "auto", "check_weights": True}
     for name, value in () if asked else given.items():
         if value != usual.get(name, value if value in (None, False) else None):
-            raise UserError(
-                f"--{name.replace('_', '-')} is for models: leave it out, run folders are compared as they are"
-            )
+            option = flag("no_check_weights" if name == "check_weights" else name)
+            raise UserError(f"{option} is for models: leave it out, run folders are compared as they are")

@@ -37,12 +37,12 @@ def sweep(
     executor: Annotated[str, typer.Option(help="local (processes of this machine) or slurm.")] = "local",
     partition: Annotated[str | None, typer.Option(help="Slurm: the partition.")] = None,
     gpus_per_job: Annotated[
-        int | None, typer.Option(help="GPUs that share the questions of a job; else 1 if there are any.  [0 or more]")
+        int | None, typer.Option(help="GPUs that share the questions of a job; by default 1 if any.  [0 or more]")
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Jobs at once; by default as many as the GPUs allow, on Slurm all.  [1 or more]")
     ] = None,
-    hours: Annotated[float, typer.Option(help="Time limit of a job in hours; it is then restarted and resumes.")] = 24,
+    hours: Annotated[float, typer.Option(help="Time limit of a job in hours; it restarts and resumes.")] = 24,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, list the jobs with tokens and time; run nothing.")
     ] = False,

@@ -109,6 +109,8 @@ def _check_ends(model: Model, options: DecodingOptions, given: bool) -> None:
     ids = options.end_ids or ()
     if (options.forbid_end or options.late_end or options.early_stop) and not ids:
         raise UserError("the model names no end token: pass end_ids, or leave forbid_end, late_end and early_stop out")
+    if options.forbid_end and options.early_stop and len(ids) == 1:  # of several, the first alone is forbidden
+        raise UserError("the only end token is forbidden, so early_stop has no effect: leave one out")
     if any(not 0 <= token < model.vocab for token in ids):
         where = (
             f"end_ids {list(ids)}"

@@ -201,8 +201,6 @@ class DecodingOptions:
                 f"temperature {self.temperature} is not a number, 0 or more: 0 is greedy, 1 samples the model's own "
                 "distribution"
             )
-        if self.forbid_end and self.early_stop:
-            raise UserError("with forbid_end no end token is written, so early_stop has no effect: leave one out")
         if self.top_k is not None and self.top_k < 1:
             raise UserError(f"top_k {self.top_k} keeps no token: give 1 or more")
         if self.top_p is not None and not 0 < self.top_p <= 1:

@@ -74,7 +74,7 @@ def note_other_masks(model: Model, prompts: Sequence[object], fills_only: bool) 
     tokenizer, mask_id = model.tokenizer, model.mask_id
     if tokenizer is None or model.family.noised:
         return
-    own = None if mask_id is None else tokenizer.convert_ids_to_tokens(mask_id)
+    own = None if mask_id is None else tokenizer.convert_ids_to_tokens(mask_id) or f"token {mask_id}"
     found = [one[0] for text in prompts if isinstance(text, str) for one in MASK_LIKE.finditer(text)]
     other = next((one for one in found if own is None or one not in own), None)
     if other is None:

@@ -57,6 +57,9 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
         except TypeError as problem:
             raise TypeError(f"{function.__name__}() {problem}{_meant(named, single)}") from None
         for name, value in bound.items():
+            if name in ("model", "models", "name"):
+                several = name == "models" and _is_list(value)
+                _refuse_no_model(value if several else [value], function.__name__ if name in unpacked else "")
             allowed = kinds.get(name)
             if allowed and not any(KINDS[kind][1](value) for kind in allowed):
                 words = " or ".join(KINDS[kind][0] for kind in allowed)
@@ -68,9 +71,6 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 raise UserError(f"{name} must be a text, not {_shown(value)}: leave it out for the default")
             if name == "judge" and not (value is None or isinstance(value, str | Path) or hasattr(value, "mask_id")):
                 raise UserError(f"judge must be a model or its name, not {_shown(value)}")
-            if name in ("model", "models", "name"):
-                several = name == "models" and _is_list(value)
-                _refuse_no_model(value if several else [value], function.__name__ if name in unpacked else "")
             if name == "seed" and value is not None and value < 0:
                 raise UserError(f"seed must be 0 or more, not {value}")
         return function(*given, **named)

@@ -6,7 +6,7 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, BinaryIO, NoReturn
@@ -61,7 +61,7 @@ BEGINNINGS |= {b"\xd0\xcf\x11\xe0": "an Excel or Word file", b"\xff\xfe": "UTF-1
 
 def damaged(file: Path, problem: object, remedy: str) -> UserError:
     """The line for a file of weights or of a tokenizer that cannot be read, with what makes it whole."""
-    with open_regular(file) as opened:
+    with suppress(OSError), open_regular(file) as opened:  # the problem may be that it cannot be opened
         if opened.read(40).startswith(b"version https://git-lfs"):
             return UserError(f"{file} is a Git LFS pointer, not the file itself: run git lfs pull in its folder")
     return UserError(f"{file} is corrupt or cut short{f' ({problem})' if problem else ''}: {remedy}")

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from math import isfinite
 from numbers import Real
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from maskwise.diffusion.objective import Objective
 from maskwise.diffusion.objectives import OBJECTIVES, find_objective
@@ -61,10 +62,14 @@ def _changed(settings: S, changes: Mapping[str, Any]) -> S:
         if name not in known:
             raise UserError(f"there is no setting {name!r}{did_you_mean(name, known)}")
     given = {name: value for name, value in changes.items() if value is not None}
+    kinds = get_type_hints(type(settings))
     for name, value in given.items():
-        if isinstance(value, str) and isinstance(getattr(settings, name), int | float):
+        taken = get_args(kinds[name]) if isinstance(kinds[name], UnionType) else (kinds[name],)
+        if isinstance(value, str) and str not in taken and {int, float} & {*taken}:
             raise UserError(f"{flag(name)} is {value!r}: it must be a number")
     targets = given.get("targets")
+    if targets in ([], ()):
+        raise UserError("targets is empty, so no layer would get an adapter: leave it out, or name layers")
     if isinstance(targets, list | tuple):  # names of layers, as PEFT takes them
         given["targets"] = rf"(?:.*\.)?(?:{'|'.join(map(re.escape, map(str, targets)))})"
     changed = replace(settings, **given)

@@ -27,6 +27,7 @@ from maskwise.cli import app
 from maskwise.models.checkpoints.adapters import merged
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import ZOO, locate_checkpoint
+from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.dream import DreamModel
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
@@ -40,6 +41,13 @@ def byte_tokenizer(**special):
     raw = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(alphabet)}, merges=[]))
     raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=raw, **special)
+
+
+def test_an_opened_model_takes_no_unknown_option():
+    model = tiny_ar()
+    assert opened_model(model, device="cpu") is model
+    with pytest.raises(TypeError, match=r"no option 'dvice' of mw\.open"):
+        opened_model(model, dvice="cpu")
 
 
 @pytest.fixture

@@ -76,9 +76,12 @@ def test_adapters_name_what_is_wrong(tmp_path):
     mw.open("tiny-llada+ma").save_pretrained(tmp_path / "adapter")
     rank = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["r"]
     change(tmp_path / "adapter", base_model_name_or_path="tiny-llada")
-    assert "is an adapter; described is the model that it goes on" in said(f"models {tmp_path / 'adapter'}", 0)
+    assert "is an adapter; the table describes its base model" in said(f"models {tmp_path / 'adapter'}", 0)
     change(tmp_path / "adapter", r=2 * rank)
     with pytest.raises(UserError, match=f"r is {2 * rank}, but the adapter's weights have rank {rank}"):
+        mw.open("tiny-llada", adapter=tmp_path / "adapter", any_base=True)
+    change(tmp_path / "adapter", r=[rank])
+    with pytest.raises(UserError, match=r"adapter_config\.json"):
         mw.open("tiny-llada", adapter=tmp_path / "adapter", any_base=True)
     change(tmp_path / "adapter", base_model_name_or_path="/gone/base")
     assert "no model '/gone/base', the base model that the adapter in" in said(f"generate {tmp_path / 'adapter'} hi")
@@ -92,6 +95,13 @@ def test_the_mask_of_another_model_in_a_prompt(mask):
     assert any(str(one.message).startswith(f"{mask} in a prompt {line[:10]}") for one in warned)
     with pytest.raises(UserError, match="whose mask is"):
         mw.generate("tiny-llada", f"The {mask} is", max_new_tokens=0)
+
+
+def test_a_mask_in_a_prompt_where_the_tokenizer_has_no_name_for_the_models_mask(folder):
+    words(50).save_pretrained(folder)
+    model = mw.wrap(AutoModelForCausalLM.from_pretrained(folder), words(50), mask_id=60)
+    with pytest.warns(UserNotice, match=r"\[MASK\] in a prompt is plain text to .*, whose mask is token 60"):
+        mw.generate(model, "The [MASK] is", max_new_tokens=1)
 
 
 def test_a_mask_for_an_autoregressive_model():

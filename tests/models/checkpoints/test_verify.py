@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from typer.testing import CliRunner
 
@@ -10,6 +12,8 @@ from helpers.outputs import problem_of_output
 from helpers.tiny import dream_net, fast_dllm_net, llada_net, nemotron_net, qwen_net, sdar_net
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
+from maskwise.models.checkpoints.original_code import original_net
+from maskwise.support.errors import UserError
 
 # Dream has bias on q, k, v only; a causal-free Qwen2 of transformers is an independent implementation of it.
 ORIGINAL = """
@@ -147,6 +151,16 @@ def test_verify_runs_code_written_for_transformers_4(code, tied, tmp_path):
     found = json.loads(result.stdout)
     assert found["agrees"] and found["largest_logit_difference"] < 1e-4
     assert "default" not in ROPE_INIT_FUNCTIONS
+
+
+@pytest.mark.parametrize("lost", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])
+def test_a_weight_that_code_without_post_init_would_draw_at_random_is_refused(lost, tmp_path):
+    folder = with_code(dream_net(rope_theta=1e4), NO_POST_INIT, tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    del weights[lost]
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(UserError, match=f"lack {lost}, a weight of the class in its code"):
+        original_net(folder, "original.Net", "original.Config", torch.float32, torch.device("cpu"), "eager")
 
 
 def test_verify_prints_whether_the_two_agree(folder_with_code):

@@ -62,6 +62,14 @@ def test_an_answer_of_many_tokens_has_a_dash_for_the_confidence_that_it_has_not(
     assert rows[0][-1][-2:] == ("–", "–") and "–" not in rows[1][-1][-2:]
 
 
+@pytest.mark.parametrize(("confidence", "nll", "shown"), [(1.0, 0.0, "0.00"), (0.0, 9.5, "9.50"), (0.4, 0.92, "0.92")])
+def test_a_likelihood_is_shown_unless_it_is_a_placeholder(tmp_path: Path, confidence, nll, shown) -> None:
+    (reading,) = read_all([write_run(tmp_path / "run", ASKED)])
+    record = msgspec.structs.replace(reading.run.records[0], confidence=confidence, nll=nll)
+    (row,) = records_table([replace(reading, run=replace(reading.run, records=[record]))]).rows
+    assert row[-1][-1] == shown
+
+
 def test_attribution_colours_the_tokens(tmp_path: Path) -> None:
     page = page_of(tmp_path, PROMPT | {"tokens": ["near", "far", "<mask>"], "row": 2, "attribution": [1.0, 0.26, 0.0]})
     assert '<i class="w" style="--w: 50%">near</i><i class="w" style="--w: 12%">far</i><mark' in page

@@ -165,6 +165,9 @@ def test_files_and_windows_that_do_not_fit_are_named(model, tmp_path):
     (tmp_path / "short.txt").write_text("hi")
     with pytest.raises(UserError, match="is too short to be cut into examples"):
         pairs_of(tmp_path / "short.txt", model, 64)
+    (tmp_path / "bare.csv").write_text("prompt,answer\n")
+    with pytest.raises(UserError, match=r"bare.csv holds no row: it needs"):
+        pairs_of(tmp_path / "bare.csv", model, 64)
     path = written(tmp_path, GOOD)
     model.tokenizer = None
     with pytest.raises(UserError, match="no tokenizer"):

@@ -24,9 +24,9 @@ def find_strategy(rule: str | Strategy, strategies: Sequence[Strategy] = STRATEG
     if isinstance(rule, Strategy):
         return rule
     by_name = {strategy.name: strategy for strategy in strategies}
-    if rule not in by_name:
-        raise UserError(f"unknown unmasking strategy {rule!r}{did_you_mean(rule, by_name)}")
-    return by_name[rule]
+    if (found := by_name.get(str(rule))) is None:
+        raise UserError(f"unknown unmasking strategy {rule!r}{did_you_mean(str(rule), by_name)}")
+    return found
 
 
 def strategy_named_by(parameters: Mapping[str, float] | None, rule: str | Strategy) -> str | Strategy:

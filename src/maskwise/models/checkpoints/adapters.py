@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from maskwise.models.checkpoints.locations import read_object, stored_shapes
 from maskwise.models.families import family_of_class
 from maskwise.models.peft_access import refuse_endless_patterns, token_rows
 from maskwise.support.errors import UserError, first_line
-from maskwise.support.files import damaged, short_json
+from maskwise.support.files import damaged
 
 RANKS = ("r", "init_r", "target_r")  # of LoRA and its kin: the sizes that PEFT lays out before it reads a weight
 
@@ -71,12 +71,7 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
     if given.get("alora_invocation_tokens"):
         raise UserError(f"the adapter in {folder} is switched on by tokens (aLoRA), which is not supported: use LoRA")
     _refuse_larger_ranks(folder, given, max((size for shape in stored.values() for size in shape), default=0))
-    ranks = {shape[0] for name, shape in stored.items() if name.endswith(".lora_A.weight")}
-    if len(ranks) == 1 and not given.get("rank_pattern") and given.get("r") not in ranks:
-        said, own = short_json(given.get("r")), ranks.pop()
-        raise UserError(
-            f"{folder / 'adapter_config.json'}: r is {said}, but the adapter's weights have rank {own}: set r"
-        )
+    _refuse_another_rank(folder, given, stored)
     try:
         config = PeftConfig.from_pretrained(str(folder))
         if config.is_prompt_learning:
@@ -151,6 +146,18 @@ def _refuse_larger_ranks(folder: Path, given: dict[str, Any], largest: int) -> N
                 f"{folder / 'adapter_config.json'}: {name} is {rank}, larger than any weight of the adapter: save it "
                 "again"
             )
+
+
+def _refuse_another_rank(folder: Path, given: dict[str, Any], stored: Mapping[str, Sequence[int]]) -> None:
+    """Where PEFT would name a weight that does not fit. Experts as parameters store the ranks of all experts in one."""
+    if given.get("rank_pattern") or given.get("target_parameters"):
+        return
+    said = given.get("r", 8)  # PEFT's default
+    ranks = {shape[0] for name, shape in stored.items() if name.endswith(".lora_A.weight") and len(shape) > 1}
+    if len(ranks) == 1 and isinstance(said, int) and said not in ranks:
+        raise UserError(
+            f"{folder / 'adapter_config.json'}: r is {said}, but the adapter's weights have rank {ranks.pop()}: set r"
+        )
 
 
 def trained_rows(net: PreTrainedModel) -> tuple[str, list[int], Tensor] | None:

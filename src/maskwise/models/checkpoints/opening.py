@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,8 @@ def opened_model(model: str | Path | Model, **options: Any) -> Model:
     """Opens a model given by name, with the options of `open`; an opened model is returned as it is and takes none."""
     if not isinstance(model, Model):
         return open(model, **options)
+    if unknown := [name for name in options if name not in signature(open).parameters]:
+        raise TypeError(f"there is no option {unknown[0]!r} of mw.open")
     chosen = any(options.get(name, default) != default for name, default in AT_OPENING.items())
     device = options.get("device")
     if chosen or (device is not None and torch.device(device) != model.device):

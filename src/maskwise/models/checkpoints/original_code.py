@@ -10,6 +10,7 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from maskwise.models.checkpoints.networks import weight_files
+from maskwise.support.errors import UserError
 
 # Every configuration of version 4 has them.
 FIELDS_OF_4 = {"use_cache": False, "use_return_dict": True, "tie_word_embeddings": True}
@@ -49,15 +50,24 @@ def _loaded(net_class: Any, folder: Path, config: Any, dtype: torch.dtype) -> An
     try:
         return net_class.from_pretrained(folder, config=config, dtype=dtype, use_safetensors=True)
     except (AttributeError, TypeError):  # LLaDA's class calls no post_init, and its tie_weights takes no arguments
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)
-        try:
-            net = net_class(config)
-        finally:
-            torch.set_default_dtype(before)
-        for file in weight_files(folder):
-            net.load_state_dict(load_file(folder / file), strict=False)
-        return net
+        pass
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        net = net_class(config)
+    finally:
+        torch.set_default_dtype(before)
+    missing = {name for name, _ in net.named_parameters()}
+    for file in weight_files(folder):
+        weights = load_file(folder / file)
+        net.load_state_dict(weights, strict=False)
+        missing -= weights.keys()
+    head = net.get_output_embeddings()
+    if config.tie_word_embeddings and head is not None:
+        missing -= {name for name, weight in net.named_parameters() if weight is head.weight}
+    if missing:
+        raise UserError(f"the files in {folder} lack {min(missing)}, a weight of the class in its code: add them")
+    return net
 
 
 def _unscaled_frequencies(config: Any, device: Any = None, seq_len: int | None = None) -> tuple[Tensor, float]:

@@ -76,9 +76,7 @@ class NemotronAttention(DreamAttention):
 
 
 class NemotronBlock(DreamBlock):
-    def __init__(self, config: NemotronLabsDiffusionConfig) -> None:
-        super().__init__(config)
-        self.self_attn = NemotronAttention(config)
+    attention = NemotronAttention
 
 
 class NemotronBody(DreamBody):

@@ -55,9 +55,7 @@ class SDARMoeConfig(SDARConfig):
 
 
 class SDARBlock(DreamBlock):
-    def __init__(self, config: SDARConfig) -> None:
-        super().__init__(config)
-        self.self_attn = NormedAttention(config)
+    attention = NormedAttention
 
 
 class SDARForCausalLM(DreamModel):

@@ -148,7 +148,7 @@ def early_and_late(shown: Shown) -> list[str]:
             f"{points_between(one['gap'], one['gap_low'], one['gap_high'])} with {one['share']} masked"
             for one in listed[:1] + listed[1:][-1:]
         )
-        cancel = ": the two errors hide each other in the average" if _opposite(listed) else ""
+        cancel = ": the two errors partly cancel in the average" if _opposite(listed) else ""
         lines.append(f"confidence minus share right ({name}) is {ends}{cancel}")
     every = [*drawn.values()][-1]
     return [*lines, _pace_advice(every.measures["by_share"], every.masks)]
@@ -230,12 +230,12 @@ def _apart(measured: Mapping[str, Any]) -> str:
     low, high = measured["gap_low"], measured["gap_high"]
     verdict = "not shown to be over- or underconfident on average"
     if _opposite(measured["by_share"]):
-        verdict = "off early and late in opposite directions, which hide each other in this average"
+        verdict = "off early and late in opposite directions, which partly cancel in this average"
     elif low is not None and low > -SMALL_GAP and high < SMALL_GAP:
         verdict = "calibrated on average to within 5 points"
     elif low is not None and (low > 0 or high < 0):
         verdict = f"{'over' if low > 0 else 'under'}confident on average"
-        verdict += "" if low > SMALL_GAP or high < -SMALL_GAP else ", by 5 points or more not shown"
+        verdict += "" if low > SMALL_GAP or high < -SMALL_GAP else "; whether by 5 points or more is not shown"
     ends = "" if low is None else f" (confidence minus share right: {points_between(measured['gap'], low, high)})"
     shares = f"{percent(measured['right'])} right at a mean confidence of {percent(measured['sure'])}"
     return f"are {shares}, {verdict}{ends}"
@@ -261,10 +261,12 @@ def threshold_advice(measured: Mapping[str, Any], late: Mapping[str, Any] | None
     tau, low, high = (measured[name] for name in ("threshold", "verified_low", "verified_high"))
     if tau is None:
         return "what to do: commit one token per step; at no confidence are nine of ten masked positions right"
+    if measured["verified"] is None:
+        return f"what to do: ask more questions (--points); too few predictions reach tau={tau:g} to check it"
     shown = "shown" if (low or 0.0) >= 0.9 else "not reached" if (high or 0.0) < 0.9 else "not yet shown"
     found = (
         f"{percent(measured['verified'])} of the predictions at or above tau={tau:g} were right ({between(low, high)})"
-        f", on {measured['verified_on']} sequences that did not choose it: nine of ten is {shown}. "
+        f", on {measured['verified_on']} sequences that were not used to choose it: nine of ten is {shown}. "
         f"{percent(measured['above'])} of the masked positions are that confident. Measured in right contexts: after "
         "the model's own errors expect fewer right predictions"
     )

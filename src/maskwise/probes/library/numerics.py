@@ -1,6 +1,6 @@
 """numerics (ours): how much of a difference between two runs is the machine's.
 
-The same questions under settings that should not matter (numeric.py): one question at a time or all in one
+The same questions under settings that should not matter (numeric_settings.py): one question at a time or all in one
 batch, another order, another dtype, compiled layers, a cache that is refreshed at every step, plain attention, and the
 weights of `--weights`. Each differs in one thing from the reference: float32, in batches. One-pass answers (few-shot
 questions, format B with two masks) and greedy generations of 64 tokens (checkable questions) are reported apart.
@@ -148,7 +148,7 @@ def in_words(shown: Shown) -> list[str]:
 
 
 def _headline(found: NumericsSummary) -> str:
-    """`0 of 32 one-pass answers changed (differences below 12.5 points may be noise) and 1 of 4 generations (...)`"""
+    """`up to 2 of 32 one-pass answers changed (differences below 12.5 points may be noise) and ...`"""
     parts, noise = [], {one.answers: one for one in found.noise}
     for answers, words in KINDS.items():
         own = [one for one in found.flips if one.answers == answers and one.setting in SINGLE]

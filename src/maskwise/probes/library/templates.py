@@ -206,8 +206,8 @@ def _extremes(found: TemplatesSummary) -> list[str]:
 
 def _other_task(found: TemplatesSummary) -> list[str]:
     return [
-        f"another task, {name!r} (the answer is a word, judged by its first token; a letter is no word), in points: "
-        f"{_effects_of(found, name)}"
+        f"another task, {name!r} (the answer is a word, judged by its first token; a letter does not count as a word), "
+        f"in points: {_effects_of(found, name)}"
         for name in dict.fromkeys(one.template for one in found.effects if one.changes_task)
     ]
 

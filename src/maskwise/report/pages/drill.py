@@ -186,7 +186,7 @@ class RecordTable:
 
 def records_table(readings: Sequence[Reading]) -> RecordTable:
     """At most MOST_ROWS records: the first of each condition, in equal numbers. An answer of many tokens has no one
-    confidence: its record holds zeros."""
+    confidence or likelihood: its record holds zeros in their place."""
     several = len(readings) > 1
     probes = tuple(dict.fromkeys(probe for reading in readings for probe in reading.run.by_probe))
     asked = ("probe", "condition", "task", "point")
@@ -196,7 +196,8 @@ def records_table(readings: Sequence[Reading]) -> RecordTable:
         for record in in_turn(reading.run.records, MOST_ROWS // len(readings)):
             asked = (record.probe, condition_in_words(record.condition), record.task, str(record.point))
             said = (record.predicted, record.answer, "right" if record.correct else "wrong")
-            sure = percent(record.confidence or None, 1), number(record.nll if record.confidence else None)
+            nll = record.nll if record.nll or record.confidence == 1 else None  # 0 nats are a confidence of 1
+            sure = percent(record.confidence or None, 1), number(nll)
             rows.append((probes.index(record.probe), record.correct, (reading.label,) * several + asked + said + sure))
     return RecordTable(head, probes, tuple(rows), sum(len(reading.run.records) for reading in readings))
 

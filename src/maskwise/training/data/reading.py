@@ -60,8 +60,10 @@ def _read_file(path: Path, form: DataForm) -> DataFile:
         raise UserError(f"there is no data file {path}: give a .jsonl or .txt file")
     content = read_bytes(path)
     suffix = path.suffix.lower()
+    rows: Iterable[LocatedRow] | None
     if suffix in TABLES:
-        entries = _entries(((f"{path} line {number}", row) for number, row in read_rows(path)), form)
+        rows = ((f"{path} line {number}", row) for number, row in read_rows(path))
+        entries = _entries(rows, form)
     else:
         try:
             text = content.decode("utf-8-sig")
@@ -73,7 +75,8 @@ def _read_file(path: Path, form: DataForm) -> DataFile:
             note_json_lines(path, text)
         entries = form.cut(path, text.split("\n")) if rows is None else _entries(rows, form)
     if not entries:
-        what = "is too short to be cut into examples" if content.strip() else "is empty"
+        holds = "is too short to be cut into examples" if rows is None else "holds no row"
+        what = holds if content.strip() else "is empty"
         raise UserError(f"{path} {what}: it needs {form.description}, or plain text")
     return DataFile(path, hashlib.sha256(content).hexdigest(), tuple(entries))
 
