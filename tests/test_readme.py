@@ -20,7 +20,7 @@ PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "d
 FENCE = re.compile(r"(<!-- parsed only: [^\n]+ -->\n)?^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # They diagnose, train, decode and export.
 SLOW = {"docs/tutorial.md", "docs/concepts/toy.md", "docs/how-to/generate.md", "docs/how-to/my-model.md"}
-SHELL_WORDS = {"pip", "make", "python", "lm_eval", "torchrun", "accelerate", "maskwise", "echo"}
+SHELL_WORDS = {"cd", "git", "pip", "make", "python", "lm_eval", "torchrun", "accelerate", "maskwise", "echo"}
 
 
 class Block(NamedTuple):
