@@ -74,17 +74,32 @@ def test_every_probe_has_one_schematic_of_known_cells(monkeypatch):
         assert len(root.findall("rect")) == sum(len(cells) for _, cells in rows)
 
 
+def declared(selector: str, scheme: str) -> dict[str, str]:
+    """What site.css declares for a selector; on the dark page its rules for that page win."""
+    sheet = re.sub(r"/\*.*?\*/", "", (ROOT / "docs" / "site.css").read_text(), flags=re.DOTALL)
+    rules = [(names.strip().split(", "), body) for names, body in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet)]
+    pages = ("", '[data-md-color-scheme="slate"] ') if scheme == "dark" else ("",)
+    bodies = [body for page in pages for names, body in rules if page + selector in names]
+    return {name: value for body in bodies for name, value in re.findall(r"([\w-]+): ([^;]+);", body)}
+
+
+def six_digits(colour: str) -> str:
+    """#fff is #ffffff."""
+    return colour if len(colour) == 7 else "#" + "".join(2 * digit for digit in colour[1:])
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_letter_in_a_cell_of_a_schematic_has_a_contrast_of_4_5(scheme):
-    """White on every colour, ink on the light distractors of the light page."""
-    rules = re.findall(r"\.schematic \{([^}]*)\}", (ROOT / "docs" / "site.css").read_text())
-    colours: dict[str, str] = {}
-    for rule in rules[: 1 if scheme == "light" else 2]:
-        colours |= dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", rule))
+    """In the drawing and in its caption; a rule for the letters of one colour wins over that for all."""
+    page = declared(".md-typeset .schematic", scheme)
+    colours = {name.removeprefix("--"): value for name, value in page.items() if value.startswith("#")}
     assert {*colours} == {"relevant", "distractor", "question", "scored", "mask", "filler", "answer", "wrong"}
     for name, colour in colours.items():
-        letter = "#1f2328" if (name, scheme) == ("distractor", "light") else "#ffffff"
-        assert contrast(letter, colour) >= 4.5, name
+        drawn = declared(".schematic svg .mid", scheme) | declared(f".schematic .{name} + .mid", scheme)
+        key = declared(".schematic figcaption i", scheme) | declared(f".schematic i.{name}", scheme)
+        assert declared(f".schematic rect.{name}", scheme)["fill"] == key["background"] == f"var(--{name})"
+        for letter in (drawn["fill"], key["color"]):
+            assert contrast(six_digits(letter), colour) >= 4.5, name
 
 
 def test_a_name_stays_on_one_line_and_a_cell_of_words_is_marked(monkeypatch):

@@ -113,14 +113,19 @@ def test_a_model_with_blocks_of_its_own_searches_those_and_what_divides_them():
     assert {one.options.block for one in short} == {None, 4, 8} and short[0].options.canvas is None
 
 
-def test_the_threshold_that_the_probe_confidence_advises_is_taken_by_advise_and_by_generate():
-    measured = {"threshold": 0.63, "verified": 0.95, "verified_low": 0.91, "verified_high": 0.97, "verified_on": 32}
+@pytest.mark.parametrize(("verified_low", "shown"), [(0.91, True), (0.84, False)])
+def test_the_threshold_that_the_probe_confidence_advises_is_taken_by_advise_and_if_shown_by_generate(
+    verified_low, shown
+):
+    measured = {"threshold": 0.63, "verified": 0.95, "verified_low": verified_low, "verified_high": 0.97}
+    measured["verified_on"] = 32
     line = threshold_advice({**measured, "above": 0.68})
     rules = tuple(re.search(r"maskwise advise --rules ([^\s)]+)", line)[1].split(","))
     found = settings_in(SearchSpace(max_new_tokens=8, blocks=(8,), rules=rules))
     (one,) = [setting for setting in found if setting.options.rule == "threshold"]
     assert one.options.parameters == {"tau": 0.63}
-    assert all("--rule threshold --parameter tau=0.63" in written for written in (line, one.command("m")))
+    decode = "--rule threshold --parameter tau=0.63"
+    assert decode in one.command("m") and ("--rule threshold" in line) == (decode in line) == shown
 
 
 def test_a_pattern_adds_a_vote_over_the_steps_to_settings_with_several():

@@ -259,6 +259,16 @@ def test_early_stop_ends_a_sequence_at_its_end_token():
     assert stopped[1].forwards == plain[1].ids.index(end) + 1 < 12
 
 
+def test_of_several_end_tokens_the_first_is_forbidden_and_the_others_stop():
+    plain = mw.generate(tiny_llada(), PROMPTS, 12, block=4, rule="left-to-right")
+    forbidden, end = plain[0].ids[1], plain[1].ids[2]
+    ends = {"forbid_end": True, "early_stop": True, "end_ids": [forbidden, end]}
+    found = mw.generate(tiny_llada(), PROMPTS, 12, block=4, rule="left-to-right", **ends)
+    written = [one.ids[: one.ids.index(end)] if end in one.ids else one.ids for one in found]
+    assert not any(forbidden in ids for ids in written)
+    assert any(one.forwards == len(ids) + 1 < 12 for one, ids in zip(found, written, strict=True))
+
+
 def test_without_early_stop_nothing_changes_at_an_end_token():
     end = mw.generate(tiny_llada(), PROMPTS, 12, block=4)[0].ids[1]
     assert mw.generate(tiny_llada(eos_token_id=end), PROMPTS, 12, block=4) == mw.generate(

@@ -225,12 +225,16 @@ def test_voting_cannot_gain_where_right_at_some_step_is_right_at_the_end():
     line = vote_advice(shown)
     assert line.startswith("what to do: do not vote over the steps (--vote): every question that was right after some")
     assert "voting cannot gain on them; on other questions, voting could gain at most 13.9 points" in line
-    _, do = _last_steps(shown)
-    assert do.startswith("decode to the end: no question gained from later steps, up to 12\u00a0% could (20 quest")
-    assert re.search(r"ask (\d+) questions: --probes trajectory --points \1$", do)
-    entry.measures.update(gained=0.05, gained_high=0.211)
-    _, do = _last_steps(shown)
-    assert do.startswith("decode to the end: 5\u00a0% of the questions gained from later steps, up to 21\u00a0% could")
+    _, none = _last_steps(shown)
+    assert none.startswith("decode to the end: no question gained from later steps, up to 12\u00a0% could (20 quest")
+    entry.measures.update(gained=0.05, gained_high=0.211, vote_changed=0.1)
+    _, some = _last_steps(shown)
+    assert some.startswith(
+        "decode to the end: 5\u00a0% of the questions gained from later steps, up to 21\u00a0% could"
+    )
+    for do, changed in ((none, 0.0), (some, 0.1)):
+        needed = int(re.search(r"ask (\d+) questions: --probes trajectory --points \1$", do)[1])
+        assert smallest_detectable(needed, changed) <= 0.05 < smallest_detectable(needed - 2, changed)
     assert "fewer will do" not in PROBE.sections[0].how_to_read
 
 

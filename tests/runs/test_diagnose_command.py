@@ -7,10 +7,13 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+import maskwise as mw
 from helpers.known import shipped_tokenizer
 from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.models.model import Model
+from maskwise.runs.diagnose import plan_run
+from maskwise.runs.settings import chosen_settings
 from maskwise.support import progress
 
 QUICK = ["--quick", "--points", "1", "--device", "cpu"]
@@ -108,8 +111,11 @@ def test_every_model_is_looked_at_before_the_first_is_asked(checkpoint, tmp_path
 def test_a_long_run_states_its_size_and_time(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "WORTH_SAYING", 0.0)
     result = maskwise(checkpoint, *QUICK, "--probes", "mask-count", "--batch-tokens", "5000", "--out", tmp_path / "run")
+    planned = plan_run(mw.open(checkpoint, device="cpu"), chosen_settings("quick", "mask-count", points=1))
+    lengths = [len(item.prompt.ids) for unit in planned.units for item in unit.items(unit.points, set())]
+    size = f"{len(lengths)} answers, about {sum(lengths) / 1e6:.2g} million tokens"
     said = " ".join(result.stderr.split())
-    assert re.search(r"[0-9]+ answers, about 0\.[0-9]+ million tokens: about [0-9]+ minutes? at the speed of", said)
+    assert re.search(rf"{re.escape(size)}: about [0-9]+ minutes? at the speed of the second batch", said)
 
 
 def test_an_unknown_model_and_a_run_folder_of_another_run(checkpoint, tmp_path):

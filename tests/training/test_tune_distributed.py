@@ -183,11 +183,12 @@ def folder(checkpoint, dream_checkpoint, teacher, pairs_file, text_file, tmp_pat
     return folder
 
 
-def close(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+def close(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], share: float = 1e-6) -> None:
+    """share: the absolute tolerance, as a share of the largest gradient."""
     assert found.keys() == wanted.keys() and any(bool(value.any()) for value in wanted.values())
     largest = max(float(value.abs().max()) for value in wanted.values())
     for name, value in wanted.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=5e-6 * largest)
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=share * largest)
 
 
 def assert_same_run(folder: Path, name: str, alone: Gradients, result: dict[str, Any]) -> None:
@@ -235,7 +236,8 @@ def test_fsdp2_shards_have_the_training_gradient_of_one_process(
 ):
     wanted = training_gradients(way, TRAIN_ONE, dream_checkpoint, teacher, text_file, tmp_path, 1)
     for rank in range(2):
-        close(torch.load(folder / f"fsdp-train-{way}-{rank}.pt"), wanted)
+        found = torch.load(folder / f"fsdp-train-{way}-{rank}.pt")
+        close(found, wanted, share=5e-6 if way == "soft-mask" else 1e-6)  # one process is 6e-6 from float64 there
     plain = torch.load(folder / "fsdp-train-nelbo-0.pt")
     assert way == "nelbo" or any(float((plain[n] - wanted[n]).abs().max()) > 0.1 for n in plain)
 

@@ -20,7 +20,7 @@ from maskwise.advice.questions import (
 )
 from maskwise.advice.search_space import SearchSpace, as_words, settings_in
 from maskwise.advice.served_space import ServedSpace, with_values
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, flag
 from maskwise.support.files import Records, to_json
 from maskwise.support.nearest import did_you_mean
 from maskwise.tasks.rewordings import Rewording, read_rewordings
@@ -110,7 +110,7 @@ def prepare(
 def _space(start: SearchSpace, searched: dict[str, Any]) -> SearchSpace:
     given = {name: value for name, value in searched.items() if value is not None}
     if served := [name for name in OF_SERVERS if name in given]:
-        raise UserError(f"--{served[0].replace('_', '-')} goes with --endpoint: give the address of a server too")
+        raise UserError(f"{flag(served[0])} goes with --endpoint: give the address of a server too")
     known = {one.name for one in fields(SearchSpace)}
     for name in given:
         if name not in known:
@@ -132,7 +132,7 @@ def _served_space(start: ServedSpace, searched: dict[str, Any]) -> ServedSpace:
     for name, value in searched.items():
         if value is not None and name not in OF_SERVERS:
             raise UserError(
-                f"--{name.replace('_', '-')} is for a model opened here, whose logits are read: use --max-tokens, "
+                f"{flag(name)} is for a model opened here, whose logits are read: use --max-tokens, "
                 "--temperatures and --body NAME=VALUES"
             )
     return with_values(start, *(searched.get(name) for name in OF_SERVERS))

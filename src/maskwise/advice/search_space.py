@@ -7,7 +7,7 @@ from typing import Any
 
 from maskwise.decoding.options import CACHES, CANVASES, DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, find_strategy, parse_parameters
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, flag
 from maskwise.support.nearest import did_you_mean
 from maskwise.support.terminal import counted
 
@@ -116,7 +116,7 @@ class Setting:
             elif name == "end_ids":
                 words += [part for one in value for part in ("--end-id", str(one))]
             else:
-                words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+                words += [flag(name), *([] if value is True else [str(value)])]
         return shlex.join(words)
 
     def python(self) -> str:

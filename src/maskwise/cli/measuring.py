@@ -11,7 +11,7 @@ from maskwise.cli import common
 from maskwise.cli.common import LARGEST_SEED, device_limits, echo, for_results, print_json, whole_numbers
 from maskwise.cli.early import check_models, embedded, named_data, refuse_without_models
 from maskwise.cli.renamed import CommandWithOldNames
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, flag
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
@@ -50,7 +50,7 @@ def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:
         raise UserError(f"--endpoint measures what a server offers: leave {models[0]} out, and name it with --model")
     for name in OF_OPENED:
         if given.get(name) not in ((None, 1) if name == "tensor_parallel" else (None, False, "auto")):
-            raise UserError(f"--{name.replace('_', '-')} is for a model opened here: leave it or --endpoint out")
+            raise UserError(f"{flag(name)} is for a model opened here: leave it or --endpoint out")
 
 
 def server_of(given: dict[str, Any]) -> Any:

@@ -28,6 +28,7 @@ from maskwise.scoring.intervals import by_task
 from maskwise.scoring.numbers import percent
 from maskwise.scoring.skill import Skill, task_skill
 from maskwise.support.errors import UserError
+from maskwise.support.grouping import grouped
 from maskwise.support.randomness import python_random, seed_of, torch_generator
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
 from maskwise.tasks.episodes import CHANCE
@@ -171,10 +172,8 @@ def by_source(
     records: Sequence[Record], condition: Condition, measured: Callable[[Sequence[Record]], Evidence]
 ) -> dict[str, Evidence]:
     """What is measured of each source under one condition, and whether the model can do the source."""
-    skills, groups = source_skills(records), dict[str, list[Record]]()
-    for record in records:
-        if record.evidence and record.condition == condition:
-            groups.setdefault(record.task, []).append(record)
+    skills = source_skills(records)
+    groups = grouped((one.task, one) for one in records if one.evidence and one.condition == condition)
     return {source: measured(group) | {SKILL: skills.get(source)} for source, group in groups.items()}
 
 

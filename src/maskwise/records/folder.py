@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from maskwise.records.groups import Group, GroupedRecords, groups_of
+from maskwise.records.groups import GroupedRecords, groups_of
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record, RecordFields, condition_order
 from maskwise.records.record_files import read_records
@@ -24,6 +24,7 @@ from maskwise.support.files import (
     to_json,
     writing,
 )
+from maskwise.support.grouping import grouped
 from maskwise.support.typed import InvalidJson, decode
 
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
@@ -42,9 +43,7 @@ class RunOnDisk:
     @cached_property
     def by_probe(self) -> dict[str, GroupedRecords]:
         """The records of each probe that gave any, grouped by condition."""
-        found: dict[str, list[Group]] = {}
-        for group in groups_of(self.records):
-            found.setdefault(group.probe, []).append(group)
+        found = grouped((group.probe, group) for group in groups_of(self.records))
         return {probe: GroupedRecords(groups) for probe, groups in found.items()}
 
 

@@ -56,7 +56,7 @@ def test_tensors_are_the_numbers_that_the_format_says(tmp_path, form):
 
 @pytest.mark.parametrize("form", ["F16", "BF16", "Q4_0", "Q5_1", "Q6_K"])
 def test_with_the_gguf_package_other_formats_are_read_too(tmp_path, form, monkeypatch):
-    gguf = pytest.importorskip("gguf")
+    gguf = pytest.importorskip("gguf", reason="not part of the extra dev: pip install gguf")
     kind = gguf.GGMLQuantizationType[form]
     numbers, size = gguf.GGML_QUANT_SIZES[kind]
     data = np.random.default_rng(0).integers(0, 60, 2 * 256 // numbers * size, dtype=np.uint8)  # finite in all of them

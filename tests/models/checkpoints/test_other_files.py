@@ -1,13 +1,17 @@
 """Folders with files that do not belong together: one line from `models` and from opening, or a notice."""
 
 import json
+import re
 
 import pytest
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen3MoeConfig, Qwen3MoeForCausalLM
 from typer.testing import CliRunner
 
 import maskwise as mw
+from helpers.tiny import llada_net
 from maskwise.cli import app
 from maskwise.support.errors import UserError, UserNotice
 
@@ -60,9 +64,10 @@ def test_a_folder_without_a_tokenizer(folder):
     assert "copy its tokenizer.json there" in said(f"generate {folder} hi -n 2")
 
 
-def test_an_end_token_outside_the_vocabulary_names_its_file(folder):
-    change(folder, eos_token_id=5000)
-    with pytest.warns(UserNotice, match=r"config.json: eos_token_id 5000 is outside 0..2047"):
+@pytest.mark.parametrize("ends", [5000, [3, 5000]])
+def test_an_end_token_outside_the_vocabulary_names_its_file(folder, ends):
+    change(folder, eos_token_id=ends)
+    with pytest.warns(UserNotice, match=re.escape(f"config.json: eos_token_id {ends} is outside 0..2047")):
         said(f"models {folder}", 0)
     assert "eos_token_id of" in said(f"generate {folder} hi -n 2")
 
@@ -87,13 +92,52 @@ def test_adapters_name_what_is_wrong(tmp_path):
     assert "no model '/gone/base', the base model that the adapter in" in said(f"generate {tmp_path / 'adapter'} hi")
 
 
+def save_adapter(net, folder, **lora):
+    """The folder of a LoRA adapter on the net, with the net itself under `base`."""
+    net.save_pretrained(folder / "base")
+    adapted = get_peft_model(net, LoraConfig(**lora))
+    adapted.peft_config["default"].base_model_name_or_path = str(folder / "base")
+    adapted.save_pretrained(folder / "adapter")
+    return folder / "adapter"
+
+
+def test_an_adapter_without_a_rank_has_that_of_peft(tmp_path):
+    folder = save_adapter(llada_net(), tmp_path, r=8, target_modules=["q_proj"])
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    del settings["r"]
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    assert mw.open(folder).net.peft_config["default"].r == 8
+
+
+def test_an_adapter_of_expert_parameters_stores_the_ranks_of_all_experts_in_one(tmp_path):
+    config = Qwen3MoeConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        moe_intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        head_dim=16,
+    )
+    experts = {"target_modules": [], "target_parameters": ["mlp.experts.gate_up_proj"]}
+    folder = save_adapter(Qwen3MoeForCausalLM(config), tmp_path, r=2, **experts)
+    stored = load_file(folder / "adapter_model.safetensors")
+    assert stored["base_model.model.model.layers.0.mlp.experts.lora_A.weight"].shape[0] == 8
+    assert mw.open(folder).net.peft_config["default"].r == 2
+
+
 @pytest.mark.parametrize("mask", ["[MASK]", "<mask>", "<MASK>", "<|mdm_mask|>"])
 def test_the_mask_of_another_model_in_a_prompt(mask):
-    line = "is plain text to tiny-llada, whose mask is <|mask|>: write that"
+    line = (
+        f"{mask} in a prompt is plain text to tiny-llada, whose mask is <|mask|>: write that to have a place filled in"
+    )
     with pytest.warns(UserNotice) as warned:
         mw.generate("tiny-llada", f"The {mask} is", max_new_tokens=1)
-    assert any(str(one.message).startswith(f"{mask} in a prompt {line[:10]}") for one in warned)
-    with pytest.raises(UserError, match="whose mask is"):
+    assert line in [str(one.message) for one in warned]
+    with pytest.raises(UserError, match=re.escape(line)):
         mw.generate("tiny-llada", f"The {mask} is", max_new_tokens=0)
 
 

@@ -1,15 +1,18 @@
 """`maskwise verify`, `models` and `convert` on the command line; the "original code" here is the test's own."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import PreTrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from typer.testing import CliRunner
 
+from helpers.checkpoints import CHAT, MASK, byte_tokenizer
 from helpers.outputs import problem_of_output
-from helpers.tiny import dream_net, fast_dllm_net, llada_net, nemotron_net, qwen_net, sdar_net
+from helpers.tiny import dream_net, fast_dllm_net, illada_net, llada_net, nemotron_net, qwen_net, sdar_net
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.models.checkpoints.original_code import original_net
@@ -97,7 +100,7 @@ class Net(PreTrainedModel):
     def forward(self, input_ids):
         frequencies, factor = self.frequencies(self.config, None)
         assert factor == 1 and torch.allclose(frequencies, self.model.rotary_emb.inv_freq)
-        assert self.config.use_cache is False
+        assert self.config.use_cache is False and self.config.use_return_dict is True
         length = input_ids.shape[1]
         everything = torch.zeros(1, 1, length, length, dtype=self.dtype, device=input_ids.device)
         hidden = self.model(input_ids, attention_mask=everything).last_hidden_state
@@ -110,6 +113,31 @@ NO_POST_INIT = (
         pass
 """
 )
+CODES_OF_4 = [VERSION_4.replace("# the last line", "self.post_init()"), NO_POST_INIT]
+
+
+TOKENIZER = """
+from transformers import PreTrainedTokenizerFast
+
+
+class Tokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+ANOTHER_ID = """
+    def __call__(self, text):
+        return {"input_ids": [*super().__call__(text)["input_ids"], 0]}
+"""
+ANOTHER_TEMPLATE = """
+    def get_chat_template(self, *named):
+        return super().get_chat_template(*named) + "!"
+"""
+OWN_TEMPLATE = """
+    @classmethod
+    def from_pretrained(cls, folder):
+        found = super().from_pretrained(folder)
+        found.chat_template = "{{ messages[0]['content'] }}"
+        return found
+"""
 
 
 @pytest.fixture
@@ -121,10 +149,17 @@ def with_code(net, code, folder):
     """The net in published form, with "original" code next to it."""
     net.save_pretrained(folder)
     (folder / "original.py").write_text(code)
-    settings = json.loads((folder / "config.json").read_text())
-    settings["auto_map"] = {"AutoConfig": "original.Config", "AutoModel": "original.Net"}
-    (folder / "config.json").write_text(json.dumps(settings))
+    with fields_of(folder / "config.json") as settings:
+        settings["auto_map"] = {"AutoConfig": "original.Config", "AutoModel": "original.Net"}
     return folder
+
+
+@contextmanager
+def fields_of(file):
+    """The fields of a file, to be changed."""
+    fields = json.loads(file.read_text())
+    yield fields
+    file.write_text(json.dumps(fields))
 
 
 def run(*arguments):
@@ -142,15 +177,33 @@ def test_verify_finds_agreement(folder_with_code):
     assert found["greedy_tokens_that_differ"] == 0
 
 
-@pytest.mark.parametrize("code", [VERSION_4.replace("# the last line", "self.post_init()"), NO_POST_INIT])
+@pytest.mark.parametrize("code", CODES_OF_4)
 @pytest.mark.parametrize("tied", [False, True])
-def test_verify_runs_code_written_for_transformers_4(code, tied, tmp_path):
+def test_verify_runs_code_written_for_transformers_4(code, tied, tmp_path, monkeypatch):
+    monkeypatch.delattr(PreTrainedConfig, "use_return_dict", raising=False)  # deprecated: a later version has it not
     folder = with_code(dream_net(rope_theta=1e4, tie_word_embeddings=tied), code, tmp_path / "model")
     result = run("verify", folder, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["agrees"] and found["largest_logit_difference"] < 1e-4
     assert "default" not in ROPE_INIT_FUNCTIONS
+
+
+@pytest.mark.parametrize("code", CODES_OF_4)
+def test_code_for_transformers_4_ties_the_head_where_the_configuration_does_not_say(code, tmp_path):
+    net = illada_net(rope_theta=1e4, qkv_bias=True)  # tied by default in our class
+    folder = with_code(net, code.replace('"Dream"', '"illada"'), tmp_path / "model")
+    with fields_of(folder / "config.json") as settings:
+        assert settings.pop("tie_word_embeddings")
+    assert json.loads(run("verify", folder, "--json").stdout)["agrees"]
+
+
+@pytest.mark.parametrize("code", CODES_OF_4)
+def test_code_for_transformers_4_runs_in_the_precision_asked_for(code, tmp_path):
+    folder = with_code(dream_net(rope_theta=1e4), code, tmp_path / "model")
+    net = original_net(folder, "original.Net", "original.Config", torch.bfloat16, torch.device("cpu"), "eager")
+    assert {weight.dtype for weight in net.parameters()} == {torch.bfloat16}
+    assert torch.get_default_dtype() == torch.float32
 
 
 @pytest.mark.parametrize("lost", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])
@@ -167,7 +220,73 @@ def test_verify_prints_whether_the_two_agree(folder_with_code):
     assert run("verify", folder_with_code).stdout.splitlines()[-1].startswith("pass: ")
     code = (folder_with_code / "original.py").read_text()
     (folder_with_code / "original.py").write_text(code.replace("forward(input_ids, a", "forward(input_ids.flip(1), a"))
-    assert run("verify", folder_with_code).stdout.splitlines()[-1].startswith("FAIL: ")
+    failed = run("verify", folder_with_code)
+    assert failed.stdout.splitlines()[-1].startswith("FAIL: ")
+    assert failed.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "agrees"),
+    [("float32", 1.0005, True), ("float32", 1.002, False), ("float16", 1.02, True), ("float16", 1.04, False)],
+)
+def test_a_pass_allows_a_thousandth_of_the_largest_logit_and_three_hundredths_in_half_precision(
+    dtype, factor, agrees, folder_with_code
+):
+    scaled = f"""
+        output = super().forward(input_ids, attention_mask=everything)
+        output.logits *= {factor}
+        return output
+"""
+    (folder_with_code / "original.py").write_text(ORIGINAL[: ORIGINAL.index("        return super")] + scaled)
+    result = run("verify", folder_with_code, "--dtype", dtype, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["agrees"] is agrees
+
+
+@pytest.mark.parametrize("odd", ["float('nan')", "float('inf')"])
+def test_logits_of_the_original_that_are_not_finite_are_no_pass(odd, folder_with_code):
+    """On the second of the three texts alone, where the largest of three numbers can hide them."""
+    code = f"""
+        output = super().forward(input_ids, attention_mask=everything)
+        Net.calls = getattr(Net, "calls", 0) + 1
+        if Net.calls == 2:
+            output.logits[0, 3, 5] = {odd}
+        return output
+"""
+    (folder_with_code / "original.py").write_text(ORIGINAL[: ORIGINAL.index("        return super")] + code)
+    result = run("verify", folder_with_code, "--json")
+    assert result.exit_code == 2 and "gives logits that are NaN or infinite" in result.stderr
+
+
+def folder_with_tokenizers(code, folder, chat):
+    """Code with a tokenizer of its own next to a tokenizer.json."""
+    folder = with_code(dream_net(vocab=MASK + 1, rope_theta=1e4), ORIGINAL + TOKENIZER + code, folder)
+    byte_tokenizer(chat).save_pretrained(folder)
+    with fields_of(folder / "tokenizer_config.json") as settings:
+        settings["auto_map"] = {"AutoTokenizer": [None, "original.Tokenizer"]}
+    return folder
+
+
+def test_without_a_configuration_of_the_tokenizer_no_text_is_compared(tmp_path):
+    folder = folder_with_tokenizers("", tmp_path / "model", CHAT)
+    (folder / "tokenizer_config.json").unlink()
+    found = json.loads(run("verify", folder, "--json").stdout)
+    assert (found["agrees"], found["texts"], found["chat_prompts_agree"]) == (True, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "other_ids", "same_chat"),
+    [("", 0, True), (ANOTHER_ID, 3, True), (ANOTHER_TEMPLATE, 0, False), (OWN_TEMPLATE, 0, False)],
+    ids=["same", "id", "template", "own template"],
+)
+def test_a_pass_needs_the_token_ids_and_the_chat_prompt_of_the_original_tokenizer(
+    change, other_ids, same_chat, tmp_path
+):
+    folder = folder_with_tokenizers(change, tmp_path / "model", None if change == OWN_TEMPLATE else CHAT)
+    found = json.loads(run("verify", folder, "--json").stdout)
+    assert found["largest_logit_difference"] < 1e-4
+    assert (found["texts_with_other_ids"], found["chat_prompts_agree"]) == (other_ids, same_chat)
+    assert found["agrees"] is (not change)
 
 
 CAUSAL = """

@@ -73,25 +73,23 @@ def verify(
         raise UserError(
             f"the original code of {folder} does not run here ({type(problem).__name__}: {reason})"
         ) from problem
-    differences = [_without(a, mask_id) - _without(b, mask_id) for a, b in zip(our_logits, their_logits, strict=True)]
-    greedy = [
-        (_without(a, mask_id).argmax(-1) != _without(b, mask_id).argmax(-1)).sum()
-        for a, b in zip(our_logits, their_logits, strict=True)
-    ]
-    other_ids = sum(a != b for a, b in zip(our_tokens or [], their_tokens or [], strict=True))
-    same_chat = None if our_chat is None else our_chat == their_chat
-    difference = max(float(d.abs().max()) for d in differences)
-    largest = max(float(_without(b, mask_id).abs().max()) for b in their_logits)
+    our_rows, their_rows = (_without(torch.cat(logits), mask_id) for logits in (our_logits, their_logits))
+    if not their_rows.isfinite().all():
+        raise UserError(f"the original code of {folder} gives logits that are NaN or infinite: there is no comparison")
+    compared = our_tokens is not None and their_tokens is not None
+    other_ids = sum(a != b for a, b in zip(our_tokens or [], their_tokens or [], strict=compared))
+    same_chat = None if not compared or our_chat is their_chat is None else our_chat == their_chat
+    difference, largest = float((our_rows - their_rows).abs().max()), float(their_rows.abs().max())
     return {
         "model": name,
         "dtype": dtype,
-        "texts": 0 if our_tokens is None else len(TEXTS),
+        "texts": len(TEXTS) if compared else 0,
         "texts_with_other_ids": other_ids,
         "chat_prompts_agree": same_chat,
-        "positions": sum(len(logits) for logits in our_logits),
+        "positions": len(our_rows),
         "largest_logit_difference": difference,
         "largest_logit": largest,
-        "greedy_tokens_that_differ": int(sum(int(count) for count in greedy)),
+        "greedy_tokens_that_differ": int((our_rows.argmax(-1) != their_rows.argmax(-1)).sum()),
         "agrees": not other_ids and same_chat is not False and difference <= rounding_tolerance(precision) * largest,
     }
 

@@ -31,6 +31,7 @@ from maskwise.scoring.claims import LEVEL, holm_adjusted, judged, p_value
 from maskwise.scoring.intervals import ENDS, Estimate, bounded_mean, by_task, paired_share, stratified_share
 from maskwise.scoring.numbers import percent, points_between, tenths
 from maskwise.scoring.power import questions_for
+from maskwise.support.grouping import grouped
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
 
 NAME = "trajectory"
@@ -169,9 +170,7 @@ def _lost_and_gained(shown: Shown) -> list[Point]:
 
 def _each(shown: Shown, what: str, value: Callable[[Entry], str]) -> str:
     """`what, with 1 and 2 tokens per step: low-confidence 92 % and 88 %, random ...`"""
-    by_rule: dict[str, list[str]] = {}
-    for entry in shown.entries(NAME):
-        by_rule.setdefault(entry.condition["rule"], []).append(value(entry))
+    by_rule = grouped((entry.condition["rule"], value(entry)) for entry in shown.entries(NAME))
     paces = dict.fromkeys(str(entry.condition["tokens_per_step"]) for entry in shown.entries(NAME))
     each = ", ".join(f"{rule} {' and '.join(values)}" for rule, values in by_rule.items())
     return f"{what}, with {' and '.join(paces)} tokens per step: {each}"
