@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from torch import nn
+from transformers import BertConfig, BertForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 
 import maskwise as mw
 from helpers.tiny import (
@@ -288,6 +290,64 @@ def test_wrap_takes_a_bidirectional_model_and_refuses_a_wrong_head():
         mw.wrap(model.net, mask_id=63, head=lambda rows: rows @ model.net.get_output_embeddings().weight.t())
     with pytest.raises(UserError, match="mask_id"):
         mw.wrap(model.net, head=model.net.cls)
+
+
+class HeadInBody(nn.Module):
+    """A body in the manner of LLaDA's own file: embeddings, a layer and the head, and logits as its output."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.wte = nn.Embedding(config.vocab_size, 32)
+        self.layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0)
+        self.ff_out = nn.Linear(32, config.vocab_size, bias=False)
+
+    def forward(self, input_ids, attention_mask=None, output_hidden_states=False):
+        x = self.layer(
+            self.wte(input_ids), src_key_padding_mask=None if attention_mask is None else attention_mask == 0
+        )
+        return CausalLMOutputWithPast(logits=self.ff_out(x), hidden_states=(x / 2, x) if output_hidden_states else None)
+
+
+class Changed(PreTrainedModel):
+    """A network with such a body."""
+
+    config_class, base_model_prefix = PreTrainedConfig, "model"
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = HeadInBody(config)
+
+    def get_input_embeddings(self):
+        return self.model.wte
+
+    def get_output_embeddings(self):
+        return self.model.ff_out
+
+    def forward(self, input_ids, attention_mask=None):
+        return MaskedLMOutput(logits=self.model(input_ids, attention_mask).logits)
+
+
+def test_wrap_takes_a_body_that_holds_the_head_and_returns_logits():
+    torch.manual_seed(0)
+    net = Changed(PreTrainedConfig(vocab_size=64)).eval()
+    model, texts = mw.wrap(net, mask_id=63), sequences(count=3)
+    for ids, found in zip(texts, model.predict(texts, [range(len(ids)) for ids in texts]), strict=True):
+        assert_close(found[:, :63], net(torch.tensor([ids])).logits[0, :, :63].detach())
+
+
+def test_wrap_names_what_a_network_lacks_or_what_it_raises():
+    class Mute(Changed):
+        def get_output_embeddings(self):
+            return nn.Linear(32, 64, bias=False)
+
+    class Strict(Changed):
+        def forward(self, input_ids, attention_mask=None):
+            raise RuntimeError("Expected attn_mask dtype to be bool")
+
+    with pytest.raises(UserError, match="HeadInBody, the body, returns no last_hidden_state"):
+        mw.wrap(Mute(PreTrainedConfig(vocab_size=64)), mask_id=63)
+    with pytest.raises(UserError, match="Strict does not run on ids and a mask of 1 and 0: Expected attn_mask"):
+        mw.wrap(Strict(PreTrainedConfig(vocab_size=64)), mask_id=63)
 
 
 def test_causal_opening_compares_the_interface_with_the_classs_own_forward():

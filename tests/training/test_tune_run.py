@@ -143,6 +143,18 @@ def test_pairs_may_be_a_list_or_a_dataset_and_the_model_an_open_one(whole, check
         tune(str(checkpoint), pairs, tmp_path / "other", SMALL, steps=3)
     with pytest.raises(UserError, match="nothing to tune on"):
         tune(str(checkpoint), out=tmp_path / "other")
+
+
+def test_a_model_tuned_in_place_answers_without_dropout_as_its_folder_does(checkpoint, pairs_file, tmp_path):
+    model = mw.open(checkpoint, device="cpu")
+    settings = replace(SMALL, lora_dropout=0.5)
+    result = tune(model, pairs_file, tmp_path / "out", settings, device="cpu", tensorboard=False)
+    written = mw.open(checkpoint, adapter=tmp_path / "out", device="cpu")
+    question = ([[5, 6, 7, model.mask_id]], [[3]])
+    assert torch.equal(model.predict(*question)[0], written.predict(*question)[0])
+    (tmp_path / "out" / "result.json").unlink()  # stopped after the last step: the measures are taken once more
+    again = tune(str(checkpoint), pairs_file, tmp_path / "out", settings, device="cpu", tensorboard=False)
+    assert again["after"] == result["after"]
     assert not (tmp_path / "other").exists()
 
 

@@ -51,7 +51,13 @@ def padded_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
     seen = torch.zeros(sequences * longest, dtype=torch.int64, device=flat.device).index_fill(0, places, 1)
     name = "input_ids" if batch.embeds is None else "inputs_embeds"
     given = {name: grid.unflatten(0, (sequences, longest)), "attention_mask": seen.view(sequences, longest)}
-    return net.base_model(**given).last_hidden_state.flatten(0, 1)[places]
+    # LLaDA's own file has the head in the body, which then returns logits: its last hidden state is asked for.
+    asked = {"output_hidden_states": True} if net.get_output_embeddings() in net.base_model.modules() else {}
+    found = net.base_model(**given, **asked)
+    hidden = getattr(found, "last_hidden_state", None)
+    if hidden is None and (hidden := (getattr(found, "hidden_states", None) or (None,))[-1]) is None:
+        raise UserError(f"{type(net.base_model).__name__}, the body, returns no last_hidden_state: let it return one")
+    return hidden.flatten(0, 1)[places]
 
 
 def _ragged_attention(module, query, key, value, attention_mask, scaling=None, ragged=None, **rest):  # type: ignore[no-untyped-def]

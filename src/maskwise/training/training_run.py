@@ -219,6 +219,7 @@ def resume(trainer: RunTrainer, out: Path) -> None:
         raise KeyboardInterrupt(f"{trainer.what_is_kept()} in {out}, the same command goes on from there") from None
     finally:
         trainer.bar.stop()
+        trainer.tuned.eval()  # for the last measures, and for the caller whose model was trained in place
 
 
 def finish(

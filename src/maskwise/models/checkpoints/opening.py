@@ -25,7 +25,7 @@ from maskwise.models.peft_access import without_adapter
 from maskwise.models.tensor_parallel import join_replica, refuse_indivisible
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.support.argument_kinds import checked_arguments
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, first_line
 from maskwise.support.imports import imported
 
 register_families()  # with transformers' Auto classes
@@ -283,7 +283,12 @@ def wrap(
         head=head,
         name=type(hf_model).__name__,
     ).eval()
-    refuse_if_different(model, "its logits are not its last hidden states times its output embeddings: pass head=")
+    try:
+        refuse_if_different(model, "its logits are not its last hidden states times its output embeddings: pass head=")
+    except UserError:
+        raise
+    except Exception as problem:  # the network's own code may raise anything
+        raise UserError(f"{model.name} does not run on ids and a mask of 1 and 0: {first_line(problem)}") from problem
     return model
 
 
