@@ -146,6 +146,8 @@ WRONG = {
     "export tiny-llda --out out": "did you mean tiny-llada?",
     "convert tiny-qwn --out out": "did you mean tiny-qwen?",
     "verify nosuch": "no model 'nosuch'",
+    "verify tiny-llada+ma": "is an adapter on another model: merge it first (maskwise export), then verify that",
+    "tune tiny-llada --preset quick --targets ''": "--targets is empty, so no layer would get an adapter",
     "verify tiny-llada": "tiny-llada has no original code to compare with (no auto_map in config.json)",
     "verify model": "model has no original code to compare with",
     "export tiny-llada --out new": "tiny-llada has no adapter, so there is nothing to merge: give one with --adapter",

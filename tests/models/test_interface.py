@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM, PreTrainedConfig, PreTrainedModel
-from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
+from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, MaskedLMOutput
 
 import maskwise as mw
 from helpers.tiny import (
@@ -333,6 +334,35 @@ def test_wrap_takes_a_body_that_holds_the_head_and_returns_logits():
     model, texts = mw.wrap(net, mask_id=63), sequences(count=3)
     for ids, found in zip(texts, model.predict(texts, [range(len(ids)) for ids in texts]), strict=True):
         assert_close(found[:, :63], net(torch.tensor([ids])).logits[0, :, :63].detach())
+
+
+def test_a_wrapped_network_with_an_adapter_is_asked_for_no_more_than_without():
+    """PEFT's own base_model holds the head too; this body takes no output_hidden_states."""
+
+    class Body(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte, self.fc = nn.Embedding(64, 32), nn.Linear(32, 32)
+
+        def forward(self, input_ids, attention_mask=None):
+            return BaseModelOutput(self.fc(self.wte(input_ids)))
+
+    class Outside(Changed):
+        def __init__(self, config):
+            super().__init__(config)
+            self.model, self.lm_head = Body(), nn.Linear(32, 64, bias=False)
+
+        def get_output_embeddings(self):
+            return self.lm_head
+
+        def forward(self, input_ids, attention_mask=None):
+            return MaskedLMOutput(logits=self.lm_head(self.model(input_ids).last_hidden_state))
+
+    torch.manual_seed(0)
+    net = Outside(PreTrainedConfig(vocab_size=64)).eval()
+    plain = mw.wrap(net, mask_id=63).predict([[1, 2, 3]], [[1]])[0]
+    adapted = mw.wrap(get_peft_model(net, LoraConfig(r=2, target_modules=["fc"])), mask_id=63)
+    assert_close(adapted.predict([[1, 2, 3]], [[1]])[0], plain)  # untrained: B is 0
 
 
 def test_wrap_names_what_a_network_lacks_or_what_it_raises():

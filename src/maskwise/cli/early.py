@@ -8,7 +8,7 @@ from maskwise.models.checkpoints.locations import (
     DTYPE_NAMES,
     embedded_models,
     is_hub_name,
-    locate_checkpoint,
+    locate_plain,
     original_class,
     read_object,
     refuse_published_experts,
@@ -47,7 +47,7 @@ def embedded(name: str) -> Checkpoint | None:
 
 def check_original_code(name: str) -> None:
     """Refuses a checkpoint here whose config.json names no code of its own; a published one is fetched first."""
-    folder = None if is_hub_name(name) else locate_checkpoint(name)[0]
+    folder = None if is_hub_name(name) else locate_plain(name, "verify")
     if folder is not None and (folder / "config.json").exists():
         original_class(name, read_object(folder / "config.json"))
 
@@ -75,6 +75,6 @@ def refuse_without_models(asked: list[str], given: Mapping[str, object]) -> None
     """Options of `compare` that are for models to be asked, where run folders alone are named."""
     usual = {"seed": 0, "dtype": "auto", "check_weights": True}
     for name, value in () if asked else given.items():
-        if value != usual.get(name, value if value in (None, False) else None):
+        if value != usual.get(name) and (name in usual or value not in (None, False)):
             option = flag("no_check_weights" if name == "check_weights" else name)
             raise UserError(f"{option} is for models: leave it out, run folders are compared as they are")

@@ -41,7 +41,7 @@ def refuse_served(given: dict[str, Any]) -> None:
     """Options of a server's model without a server."""
     for name, value in given.items():
         if value != OF_ENDPOINTS[name]:
-            raise UserError(f"--{name} goes with --endpoint: give the address of a server, or leave it out")
+            raise UserError(f"{flag(name)} goes with --endpoint: give the address of a server, or leave it out")
 
 
 def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:

@@ -41,8 +41,11 @@ def causal_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
     ).last_hidden_state[0]
 
 
-def padded_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
-    """Any other model: right-padded rows and an attention mask, the call every transformers model understands."""
+def padded_body(net: PreTrainedModel, batch: Batch, layout: Layout, head_inside: bool = False) -> Tensor:
+    """Any other model: right-padded rows and an attention mask, the call every transformers model understands.
+
+    head_inside: the body holds the head, as in LLaDA's own file, and returns logits: its hidden states are asked for.
+    """
     sequences, longest = len(batch.offsets) - 1, batch.longest
     flat = batch.ids if batch.embeds is None else batch.embeds
     assert flat is not None
@@ -51,11 +54,11 @@ def padded_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
     seen = torch.zeros(sequences * longest, dtype=torch.int64, device=flat.device).index_fill(0, places, 1)
     name = "input_ids" if batch.embeds is None else "inputs_embeds"
     given = {name: grid.unflatten(0, (sequences, longest)), "attention_mask": seen.view(sequences, longest)}
-    # LLaDA's own file has the head in the body, which then returns logits: its last hidden state is asked for.
-    asked = {"output_hidden_states": True} if net.get_output_embeddings() in net.base_model.modules() else {}
-    found = net.base_model(**given, **asked)
+    found = net.base_model(**given, **({"output_hidden_states": True} if head_inside else {}))
     hidden = getattr(found, "last_hidden_state", None)
-    if hidden is None and (hidden := (getattr(found, "hidden_states", None) or (None,))[-1]) is None:
+    if hidden is None and getattr(found, "hidden_states", None):
+        hidden = found.hidden_states[-1]
+    if hidden is None:
         raise UserError(f"{type(net.base_model).__name__}, the body, returns no last_hidden_state: let it return one")
     return hidden.flatten(0, 1)[places]
 

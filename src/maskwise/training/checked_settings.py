@@ -68,8 +68,8 @@ def _changed(settings: S, changes: Mapping[str, Any]) -> S:
         if isinstance(value, str) and str not in taken and {int, float} & {*taken}:
             raise UserError(f"{flag(name)} is {value!r}: it must be a number")
     targets = given.get("targets")
-    if targets in ([], ()):
-        raise UserError("targets is empty, so no layer would get an adapter: leave it out, or name layers")
+    if targets in ([], (), ""):
+        raise UserError(f"{flag('targets')} is empty, so no layer would get an adapter: leave it out, or name layers")
     if isinstance(targets, list | tuple):  # names of layers, as PEFT takes them
         given["targets"] = rf"(?:.*\.)?(?:{'|'.join(map(re.escape, map(str, targets)))})"
     changed = replace(settings, **given)

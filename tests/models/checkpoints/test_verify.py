@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -16,6 +17,7 @@ from helpers.tiny import dream_net, fast_dllm_net, illada_net, llada_net, nemotr
 from maskwise.cli import app
 from maskwise.cli.outputs import OUTPUTS
 from maskwise.models.checkpoints.original_code import original_net
+from maskwise.models.checkpoints.verify import verify
 from maskwise.support.errors import UserError
 
 # Dream has bias on q, k, v only; a causal-free Qwen2 of transformers is an independent implementation of it.
@@ -241,6 +243,13 @@ def test_a_pass_allows_a_thousandth_of_the_largest_logit_and_three_hundredths_in
     result = run("verify", folder_with_code, "--dtype", dtype, "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["agrees"] is agrees
+
+
+def test_an_adapter_is_not_compared_with_code_that_runs_without_it(folder_with_code, tmp_path):
+    adapted = get_peft_model(dream_net(rope_theta=1e4), LoraConfig(r=2, target_modules=["q_proj"]))
+    adapted.save_pretrained(tmp_path / "lora")
+    with pytest.raises(UserError, match=r"merge it first \(maskwise export\), then verify that"):
+        verify(f"{folder_with_code}+{tmp_path / 'lora'}")
 
 
 @pytest.mark.parametrize("odd", ["float('nan')", "float('inf')"])

@@ -7,7 +7,7 @@ import torch
 from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.models.checkpoints.configuration import read_settings
-from maskwise.models.checkpoints.locations import PACKAGED, locate_checkpoint
+from maskwise.models.checkpoints.locations import PACKAGED, locate_plain
 from maskwise.models.checkpoints.opening import open
 from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
@@ -44,9 +44,7 @@ def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
     """
     out = Path(out)
     refuse_occupied(out)
-    folder, adapters = locate_checkpoint(str(source))
-    if adapters:
-        raise UserError(f"{source} is an adapter on another model: merge it first (maskwise export), then convert that")
+    folder = locate_plain(str(source), "convert")
     stated = read_settings(folder)
     if stated.get("quantization_config") is not None:
         raise UserError(f"{source} is quantised, so its weights cannot be copied: convert the original")

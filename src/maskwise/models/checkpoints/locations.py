@@ -77,6 +77,14 @@ def locate_checkpoint(name: str, adapter: str | Path | None = None) -> tuple[Pat
         named_by = "" if own is not None else f", the base model that the adapter in {folder} names,"
 
 
+def locate_plain(name: str, then: str) -> Path:
+    """The folder of a checkpoint that may not be adapted. then: what to do with the merged one."""
+    folder, adapters = locate_checkpoint(name)
+    if adapters:
+        raise UserError(f"{name} is an adapter on another model: merge it first (maskwise export), then {then} that")
+    return folder
+
+
 def _folder_of(name: str, named_by: str) -> Path:
     """The folder of a name without an adapter's: here, embedded, or published."""
     if isdir(name):

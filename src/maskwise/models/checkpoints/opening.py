@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -136,18 +137,18 @@ def _quantise(model: Model, weights: str, device: torch.device) -> None:
     model.weights = weights
 
 
-# Options of `open`, with their defaults, that an opened model does not take.
-AT_OPENING: Mapping[str, Any] = {"dtype": "auto", "adapter": None, "weights": None, "device_map": None}
-AT_OPENING = {**AT_OPENING, "max_memory": None, "tensor_parallel": 1}
+# Options of `open` that an opened model does not take.
+AT_OPENING = ("dtype", "adapter", "weights", "device_map", "max_memory", "tensor_parallel")
 
 
 def opened_model(model: str | Path | Model, **options: Any) -> Model:
     """Opens a model given by name, with the options of `open`; an opened model is returned as it is and takes none."""
     if not isinstance(model, Model):
         return open(model, **options)
-    if unknown := [name for name in options if name not in signature(open).parameters]:
+    known = signature(open).parameters
+    if unknown := [name for name in options if name not in known]:
         raise TypeError(f"there is no option {unknown[0]!r} of mw.open")
-    chosen = any(options.get(name, default) != default for name, default in AT_OPENING.items())
+    chosen = any(options.get(name, known[name].default) != known[name].default for name in AT_OPENING)
     device = options.get("device")
     if chosen or (device is not None and torch.device(device) != model.device):
         raise UserError(
@@ -273,7 +274,7 @@ def wrap(
     positions = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
     model = Model(
         hf_model,
-        padded_body,
+        partial(padded_body, head_inside=bare.get_output_embeddings() in bare.base_model.modules()),
         family=WRAPPED,
         window=positions,
         shift=causal if shift is None else shift,

@@ -13,12 +13,12 @@ from transformers import AutoTokenizer
 
 from maskwise.models.attention.ragged import block_reach
 from maskwise.models.checkpoints.configuration import read_family, read_settings
-from maskwise.models.checkpoints.locations import locate_checkpoint, original_class, read_object
+from maskwise.models.checkpoints.locations import locate_plain, original_class, read_object
 from maskwise.models.checkpoints.opening import open, rounding_tolerance
 from maskwise.models.checkpoints.original_code import class_from_code, original_net
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import render_chat
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, first_line
 
 TEXTS = (
     "Masked diffusion models fill in the blanks.",
@@ -42,7 +42,7 @@ def verify(
     Returns the number of texts whose token ids differ, whether the chat prompts agree, the largest difference of the
     logits, the number of positions where the greedy tokens differ, and whether all agree up to rounding.
     """
-    folder = locate_checkpoint(name)[0]
+    folder = locate_plain(name, "verify")
     settings = read_settings(folder)
     entry = original_class(name, settings)
     family = read_family(folder)
@@ -68,11 +68,11 @@ def verify(
         attention = "eager" if block is None else "sdpa"
         net = original_net(folder, entry, settings["auto_map"]["AutoConfig"], precision, place, attention)
         their_logits = [_their_logits(net, prompt, block) for prompt in prompts]
+    except UserError:
+        raise
     except Exception as problem:
-        reason = (str(problem) or type(problem).__name__).splitlines()[0]
-        raise UserError(
-            f"the original code of {folder} does not run here ({type(problem).__name__}: {reason})"
-        ) from problem
+        reason = f"{type(problem).__name__}: {first_line(problem)}"
+        raise UserError(f"the original code of {folder} does not run here ({reason})") from problem
     our_rows, their_rows = (_without(torch.cat(logits), mask_id) for logits in (our_logits, their_logits))
     if not their_rows.isfinite().all():
         raise UserError(f"the original code of {folder} gives logits that are NaN or infinite: there is no comparison")
