@@ -249,8 +249,9 @@ def compare_mitigations(
     run = {name: one for name, one in mitigations.items() if one is not None and name in used}
     answers = _answers(questions, model, adapters, run, used, advance, kept)
     reference = answers.two_masks[None]
-    accuracy, low, high = accuracy_interval(answer_columns(reference))
-    change = paired_difference(answer_columns(answers.by_name[BASELINE.name]), answer_columns(reference))
+    columns = answer_columns(reference)
+    accuracy, low, high = accuracy_interval(columns)
+    change = paired_difference(answer_columns(answers.by_name[BASELINE.name]), columns)
     right = sum(one.correct for one in reference)
     return Mitigations(
         model=model.name,

@@ -30,6 +30,7 @@ from maskwise.scoring import intervals
 from maskwise.scoring.contrasts import Answers, ConditionWeights
 from maskwise.scoring.intervals import Bounds, Estimate, stratified_mean
 from maskwise.scoring.scores import LEAST_SKILL
+from maskwise.support.grouping import grouped
 from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
 
@@ -259,9 +260,8 @@ def means_by_point(records: Sequence[Record], name: str) -> dict[int, float]:
         found = record.evidence.get(name, record.get(name))
         return math.nan if found is None else found
 
-    points = sorted({record.point for record in records})
-    means = by_point(records, lambda record: "", value)
-    return {point: float(np.mean(kinds[""])) for point, kinds in zip(points, means, strict=True)}
+    found = grouped((record.point, value(record)) for record in records)
+    return {point: float(np.mean(values)) for point, values in sorted(found.items())}
 
 
 def differences(here: Sequence[Record], there: Sequence[Record], name: str) -> list[float]:

@@ -54,7 +54,10 @@ def test_each_model_has_its_own_finding_and_equal_ones_are_joined():
     assert findings_by_model(UNNAMED, [A, SimpleNamespace(label="B", lines=["not run"])]) == {
         "A": "A is first, and more"
     }
-    assert findings_by_model(UNNAMED, [A]) == {} and finding_of_models(UNNAMED, [A, B], ["A is first"]) == ""
+    assert (
+        findings_by_model(UNNAMED, [A]) == {}
+        and finding_of_models(UNNAMED, findings_by_model(UNNAMED, [A, B]), ["A is first"]) == ""
+    )
     shown = what_this_run_shows(UNNAMED, [A, B])
     assert shown == ["A, A is first, and more", "A and B, the same of both", "B, B is first, and more"]
 

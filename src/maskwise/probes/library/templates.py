@@ -112,16 +112,16 @@ def _points(shown: Shown) -> list[Point]:
     found = _found(shown.summary)
     if found is None:
         return []
-    able = found.answerable
     shift = {CAN: 0.0, "a new template": 0.125, CANNOT: -0.125, "another task": 0.25}
     drawn = [
         ("a new template", effect, _entry(effect, "a new one", one.questions, one.mean, one.new_low, one.new_high))
         for effect, one in found.able.items()
     ]
     for one in found.effects:
-        series = "another task" if one.changes_task else CAN if one.template in able else CANNOT
-        if one.effect != ACCURACY and not effects.can_answer(found.skills, one.template):
+        can = effects.can_answer(found.skills, one.template)
+        if one.effect != ACCURACY and not can:
             continue  # nothing to lose there
+        series = "another task" if one.changes_task else CAN if can else CANNOT
         drawn.append((series, one.effect, _entry(one.effect, one.template, one.questions, one.value)))
     drawn.sort(key=lambda point: list(shift).index(point[0]))
     return [Point(series, EFFECTS.index(effect) + shift[series], entry) for series, effect, entry in drawn]

@@ -195,13 +195,14 @@ def _section_view(
     label = f"{section.title} {' '.join(f'{line}.' for line in shows)}"
     svg, png = figures.svg_and_png(drawn)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in section.name or probe)
+    answers = {} if heading else findings_by_model(section, readings)
     view = {
         "id": f"{prefix}-{name}",
         "probe": section.name or probe,
         "kicker": (section.name or probe).replace(f"-{section.relevant}", f", {in_words(section.relevant)}"),
         "title": section.title,
-        "heading": heading or finding_of_models(section, readings, shows),
-        "answers": {} if heading else findings_by_model(section, readings),
+        "heading": heading or finding_of_models(section, answers, shows),
+        "answers": answers,
         "question": section.question,
         "paper": section.paper,
         "how_to_read": how_to_read(section, drawn),

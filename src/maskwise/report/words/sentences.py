@@ -1,7 +1,7 @@
 """Plain sentences from numbers. Each says only what its interval allows: nothing about a score that covers zero."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
@@ -212,9 +212,9 @@ def verdict_lines(section: Section, readings: Sequence[Reading]) -> list[str]:
     return [line for name in section.claims for line in _verdict(name, section.relevant, readings)]
 
 
-def finding_of_models(section: Section, readings: Sequence[Reading], shows: Sequence[str]) -> str:
+def finding_of_models(section: Section, by_model: Mapping[str, str], shows: Sequence[str]) -> str:
     """`first_finding`; empty where each model has its own (`findings_by_model`)."""
-    return "" if findings_by_model(section, readings) else first_finding(section, shows)
+    return "" if by_model else first_finding(section, shows)
 
 
 def findings_by_model(section: Section, readings: Sequence[Reading]) -> dict[str, str]:
