@@ -137,7 +137,8 @@ def _quantise(model: Model, weights: str, device: torch.device) -> None:
     model.weights = weights
 
 
-# Options of `open` that an opened model does not take.
+OF_OPEN = {name: one.default for name, one in signature(open).parameters.items()}
+# Those that an opened model does not take.
 AT_OPENING = ("dtype", "adapter", "weights", "device_map", "max_memory", "tensor_parallel")
 
 
@@ -145,10 +146,9 @@ def opened_model(model: str | Path | Model, **options: Any) -> Model:
     """Opens a model given by name, with the options of `open`; an opened model is returned as it is and takes none."""
     if not isinstance(model, Model):
         return open(model, **options)
-    known = signature(open).parameters
-    if unknown := [name for name in options if name not in known]:
+    if unknown := [name for name in options if name not in OF_OPEN]:
         raise TypeError(f"there is no option {unknown[0]!r} of mw.open")
-    chosen = any(options.get(name, known[name].default) != known[name].default for name in AT_OPENING)
+    chosen = any(options.get(name, OF_OPEN[name]) != OF_OPEN[name] for name in AT_OPENING)
     device = options.get("device")
     if chosen or (device is not None and torch.device(device) != model.device):
         raise UserError(
