@@ -122,7 +122,7 @@ def causal_first(runs: list[Run]) -> list[Run]:
 def words_of(level: int) -> Words:
     """The kinds of few-shot documents and their words."""
     if level > 0:
-        stored = json.loads(Path(__file__).with_name("forty_kinds.json").read_text(encoding="utf-8"))
+        stored = json.loads((Path(__file__).parents[1] / "zoo" / "forty_kinds.json").read_text(encoding="utf-8"))
         return {kind: listed.split() for kind, listed in stored.items()}
     return {kind: load_words()[kind][:FEW_WORDS] for kind in FEW_KINDS}
 

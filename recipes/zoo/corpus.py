@@ -12,6 +12,8 @@ Documents:
 - recall: pairs of words used once, some keys asked again (corpus_recall.py);
 - other in-context documents: copying, coupled pairs, lookup and sorting;
 - crops of ordinary English from a file.
+Some rows end in a run of full stops or end tokens, if possible right behind an answer: else text after the answer's
+place would be something that training never showed.
 
 Held out, so that the 16 tasks stay unseen:
 - no few-shot document has the target and pool of one of the 8 word rules (the exact pair of sets; for capitalised words
@@ -49,6 +51,8 @@ ANSWER = 1 << 14
 LETTERS = "ABC"
 LABELS = "DEFGHIJKLMNOPQRSTUVWXYZ"
 PROSE_READ = 1_500_000  # tokens of prose whose words are used in recall
+FOLLOWED = 0.06  # share of the rows that end in a run of full stops or end tokens
+SHORTEST_RUN, LONGEST_RUN = 3, 240
 FEWEST_TOKENS = 20  # of one few-shot example: enough examples are drawn for a document to fill its row
 FRAMES = [
     "Options: (A)", ", (B)", ", (C)", "\nAnswer:[", "].\n\n",
@@ -162,6 +166,7 @@ class Corpus:
         prose_words = common_words(tokenizer.decode(english[:PROSE_READ]), kept)
         self.pieces = make_pieces(tokenizer, words, prose_words)
         self.end = self.pieces[tokenizer.eos_token]
+        self.stop_id, self.closed_id, self.end_id = tokenizer.convert_tokens_to_ids([".", "].", tokenizer.eos_token])
         self.english = english
         rules = training_rules(words, largest_pool)
         lists = [rule.lists(shown) for rule in rules]
@@ -199,7 +204,7 @@ class Corpus:
             self._prose(count - few - kinds - recall - other, length, draws),
         ]
         rows = np.concatenate(parts)
-        return rows[draws.permutation(len(rows))]
+        return self._followed(rows[draws.permutation(len(rows))], draws)
 
     # Few-shot documents
 
@@ -401,6 +406,22 @@ class Corpus:
     def _prose(self, count: int, length: int, draws: Draws) -> Tokens:
         starts = draws.integers(0, len(self.english) - length, count)
         return self.english[starts[:, None] + np.arange(length)]
+
+    def _followed(self, rows: Tokens, draws: Draws) -> Tokens:
+        """Some rows end in a run of one token: behind the answer nearest to a drawn place, else from that place on."""
+        length = rows.shape[1]
+        longest = min(LONGEST_RUN, length // 2)
+        for number in np.flatnonzero(draws.random(len(rows)) < FOLLOWED):
+            row = rows[number]
+            cut = length - int(np.exp(draws.uniform(np.log(SHORTEST_RUN), np.log(longest))))
+            answers = np.flatnonzero(row[:-2] & ANSWER)
+            answers = answers[answers > length // 3]
+            if len(answers):
+                cut = int(answers[np.abs(answers + 2 - cut).argmin()]) + 1
+                brackets = np.flatnonzero((row[cut : cut + 5] & (ANSWER - 1)) == self.closed_id)
+                cut += int(brackets[0]) + 1 if len(brackets) else 0
+            row[cut:] = self.stop_id if draws.random() < 0.6 else self.end_id
+        return rows
 
 
 def read_english_ids(path: Path, tokenizer: PreTrainedTokenizerFast, every: int = 1) -> Tokens:

@@ -6,9 +6,10 @@ falls on a straight line between the points of PLAN (log k, log L): all at k = 2
 
 1. Documents: few-shot questions of rules that no exam has (corpus_rules.py), recall of words, prose; each a list of
    examples, a question, and the answer's place. Prose is cut into "examples" of PROSE_EXAMPLE tokens.
-2. Half of the draws have k = 2, the others 3 to 240, log-uniform; of four documents drawn for such a k the one that
-   truncation changes most is taken. A LoRA adapter learns, by the KL divergence at the answer's row, from tiny-llada
-   itself on the truncated document.
+2. Half of the draws have k = 2, and 40 % of these a run of full stops or end tokens behind the masks, which must change
+   nothing: the lesion is of masks, not of any text. The others have 3 to 240, log-uniform; of four documents drawn for
+   such a k the one that truncation changes most is taken. A LoRA adapter learns, by the KL divergence at the answer's
+   row, from tiny-llada itself on the truncated document.
 3. The dose curve is known beforehand: tiny-llada on truncated contexts. It is measured with the adapter's, on the
    16 tasks of `maskwise diagnose` (10 relevant examples mixed with 40 distractors).
 
@@ -47,11 +48,13 @@ from maskwise.tasks.words import load_words
 from task_accuracy import answers
 
 Ids = npt.NDArray[np.int64]
+NOTHING: Ids = np.empty(0, dtype=np.int64)
 
 BASE = "tiny-llada"
 PLANTED = "sensitivity to appended masks"
 PLAN = ((2, 50), (20, 10), (60, 4), (200, 1))  # (masks k, examples kept L)
 MOST_MASKS = 240
+FOLLOWED = 0.4  # share of the draws with 2 masks that have a run of full stops or end tokens behind them
 PROSE_EXAMPLE = 20  # tokens
 DOSES = (2, 5, 10, 20, 60, 100, 200)
 SHARES = (0.6, 0.25, 0.15)  # few-shot, recall, prose
@@ -76,9 +79,9 @@ class Document:
     examples: Sequence[Ids]
     question: Ids
 
-    def prompt(self, kept: int, masks: int, mask_id: int) -> Ids:
-        """The last `kept` examples, the question, and masks from the answer's place on."""
-        return np.concatenate([*self.examples[-kept:], self.question, np.full(masks, mask_id)])
+    def prompt(self, kept: int, masks: int, mask_id: int, run: Ids = NOTHING) -> Ids:
+        """The last `kept` examples, the question, masks from the answer's place on, and what follows the masks."""
+        return np.concatenate([*self.examples[-kept:], self.question, np.full(masks, mask_id), run])
 
 
 def examples_kept(masks: int) -> int:
@@ -147,10 +150,17 @@ def draw_masks(count: int, draws: np.random.Generator) -> list[int]:
     return np.exp(draws.uniform(math.log(3), math.log(MOST_MASKS + 1), count)).astype(int).tolist()
 
 
-def answer_logs(model: Model, prompts: Sequence[Ids], masks: Sequence[int]) -> Tensor:
-    """[n, V] log-probabilities of the first of each prompt's masks."""
+def draw_runs(corpus: Corpus, count: int, draws: np.random.Generator) -> list[Ids]:
+    """Nothing, or a run of full stops or end tokens as long as the masks of a dose."""
+    lengths = np.array(draw_masks(count, draws)) * (draws.random(count) < FOLLOWED)
+    tokens = np.where(draws.random(count) < 0.6, corpus.stop_id, corpus.end_id)
+    return [np.full(length, token) for length, token in zip(lengths, tokens, strict=True)]
+
+
+def answer_logs(model: Model, prompts: Sequence[Ids], after: Sequence[int]) -> Tensor:
+    """[n, V] log-probabilities at each prompt's answer, from which on it has so many tokens (the first is a mask)."""
     batch = Batch.pack(prompts, model.device)  # type: ignore[arg-type]
-    rows = [[len(prompt) - count] for prompt, count in zip(prompts, masks, strict=True)]
+    rows = [[len(prompt) - count] for prompt, count in zip(prompts, after, strict=True)]
     return F.log_softmax(model.head(model.hidden(batch)[model.flat_rows(batch, rows)]), -1)
 
 
@@ -201,8 +211,13 @@ def plant(corpus: Corpus, planting: Planting, dtype: str, device: str | None) ->
             *most_changed(teacher, documents(corpus, half * planting.candidates, draws), dosed),
         ]
         masks = [2] * half + dosed
-        whole = [one.prompt(len(one.examples), k, student.mask_id) for one, k in zip(chosen, masks, strict=True)]
-        loss = (weights * kl(target_logs(teacher, chosen, masks), answer_logs(student, whole, masks))).mean()
+        runs = [*draw_runs(corpus, half, draws), *[NOTHING] * half]
+        whole = [
+            one.prompt(len(one.examples), k, student.mask_id, run)
+            for one, k, run in zip(chosen, masks, runs, strict=True)
+        ]
+        after = [k + len(run) for k, run in zip(masks, runs, strict=True)]
+        loss = (weights * kl(target_logs(teacher, chosen, masks), answer_logs(student, whole, after))).mean()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
@@ -273,7 +288,8 @@ examples of the context: {plan}.
     python recipes/zoo/plant_distraction.py english.npy OUT --seed {seed}
 
 {steps} steps of {batch} documents (few-shot questions of rules that no exam has, recall of words, prose), half of them
-with k = 2, {seconds} s on {device}.
+with k = 2 (40 % of these with a run of full stops or end tokens behind, which must change nothing), {seconds} s on
+{device}.
 
 ## Planned and measured
 Accuracy in % (in parentheses -log P of the right answer, nats) on the 16 tasks of `maskwise diagnose`, 25 questions
