@@ -1,0 +1,44 @@
+"""What 0.3 removed: a call with one of these names is answered by one line with the replacement."""
+
+DEVICES = "several GPUs: --device-map auto"
+REMOVED: dict[str, dict[str, str]] = {
+    "command": {
+        "cures": "compare one remedy: maskwise compare BEFORE AFTER",
+        "reproduce": "lm_eval --model maskwise",
+        "run-card": "maskwise report DIR --card",
+        "sweep": "one maskwise diagnose a model, as jobs of your own; maskwise report DIR... makes their table",
+    },
+    "option": {
+        "--concurrency": "",
+        "--endpoint": "",
+        "--max-memory": DEVICES,
+        "--precision": "--points for more questions, --power for what they can show",
+        "--teacher": "",
+        "--tensor-parallel": DEVICES,
+        "--vote": "",
+        "--widen": "",
+        "--widen-share": "",
+    },
+    "probe": {
+        "calibration": "contrast",
+        "numerics": "",
+        "room": "the accuracy at the baseline says whether a task can show a loss; --select-tasks with --paper",
+        "unfamiliar": "--words unfamiliar-1",
+    },
+    "family": {
+        "diffusion_gemma": "it denoises from uniform noise, without masks",
+        "nemotron": "our class was never compared with its original code",
+        "llada2.2": "its experts have a capacity, which our class does not know",
+    },
+    "weights": {"int4": "fp8"},
+    "model": {"tiny-llada+ma": "tiny-llada+distracted+ma"},
+    "name": {"cures": "maskwise.compare", "sweep": "maskwise.diagnose for each model"},
+}
+
+
+def removed(kind: str, name: str) -> str | None:
+    """`the command sweep was removed in 0.3: ...`; None for a name that was not removed."""
+    if name not in REMOVED[kind]:
+        return None
+    instead = REMOVED[kind][name]
+    return f"the {kind} {name} was removed in 0.3{f': {instead}' if instead else ''}"
