@@ -34,8 +34,8 @@ lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 # Size and structure of the source, with their limits.
-house:
-	$(PYTHON) tests/helpers/house.py
+house: $(READY)
+	$(BIN)/python tests/helpers/house.py
 
 # The site, in site/; strict: a link or a page that is missing ends it (not with --quiet, which hides warnings from it).
 docs: $(VENV)/.docs
