@@ -43,7 +43,7 @@ def test_the_import_loads_nothing_and_takes_less_than_three_tenths_of_a_second()
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
         for _ in range(3)
     )
-    assert float(best[0]) < 0.3 and best[1:] == ["4", "False"]  # with support, support.moved and support.version
+    assert float(best[0]) < 0.3 and best[1:] == ["3", "False"]  # with support and support.version
 
 
 @pytest.mark.slow  # mypy reads the whole package: a quarter of a minute
@@ -99,7 +99,7 @@ def test_a_model_says_what_it_is_and_what_to_call():
     assert repr(model) == (
         "Model(tiny-llada (llada), 4.5 M parameters, mask id 1, context length 1536, cpu, float32, no adapter)"
     )
-    assert "adapter default)" in repr(mw.open("tiny-llada+ma", device="cpu"))
+    assert "adapter default)" in repr(mw.open("tiny-llada+distracted", device="cpu"))
     assert "no mask, context length" in repr(mw.open("tiny-qwen", device="cpu"))
     ids = torch.tensor([[5, 6, 7]])
     for call in (lambda: model(ids), lambda: model(input_ids=ids), lambda: model()):

@@ -1,15 +1,12 @@
 """The package as a stranger gets it: the wheel, and a command line that answers at once."""
 
 import gc
-import importlib
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import typer
@@ -19,8 +16,6 @@ import maskwise
 from helpers.wheel import ROOT, build_wheel
 from maskwise.cli import app
 from maskwise.support.garbage_collection import collection_paused
-from maskwise.support.imports import Deferred, command_imports, lean_transformers
-from maskwise.support.moved import MOVED
 
 HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2", "accelerate", "submitit")
 
@@ -142,63 +137,6 @@ def test_imports_pause_the_garbage_collector_and_leave_it_as_it_was():
         gc.enable()
 
 
-def test_outside_a_command_transformers_is_imported_as_it_is():
-    from transformers import utils
-
-    with command_imports():
-        assert utils.is_scipy_available() and utils.is_torch_distributed_available() and not gc.isenabled()
-    assert gc.get_freeze_count() == 0
-
-
-def test_a_commands_imports_leave_transformers_as_it_was():
-    from transformers import PreTrainedModel, models, utils  # noqa: F401  (all of it, before anything is deferred)
-    from transformers.utils import import_utils
-
-    names = import_utils.define_import_structure(models.__file__)
-    assert utils.is_scipy_available() and utils.is_torch_distributed_available()
-    with lean_transformers():
-        assert not utils.is_scipy_available() and not utils.is_torch_distributed_available()
-        import_utils.define_import_structure.cache_clear()
-        assert import_utils.define_import_structure(models.__file__) == names
-        listed = metadata.packages_distributions()
-    assert utils.is_scipy_available() and utils.is_torch_distributed_available()
-    assert hasattr(import_utils.create_import_structure_from_path, "cache_info")
-    assert dict(listed) == metadata.packages_distributions() and listed.get("no_such_package", []) == []
-
-
-def test_a_deferred_module_is_imported_by_the_first_question_it_cannot_answer(tmp_path, monkeypatch):
-    (tmp_path / "heavy_module.py").write_text("import sys\nsys.heavy = True\nvalue = 3\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "heavy", False, raising=False)
-    monkeypatch.setitem(sys.modules, "heavy_module", Deferred("heavy_module"))
-    import heavy_module
-
-    assert not hasattr(heavy_module, "__file__") and not sys.heavy
-    assert heavy_module.value == 3 and sys.heavy
-    with pytest.raises(AttributeError, match="no_such_name"):
-        _ = heavy_module.no_such_name
-    import heavy_module as again
-
-    assert again is not heavy_module and again.value == 3
-
-
-GENERATE = (
-    "import sys; sys.argv = ['maskwise', 'generate', 'tiny-llada', 'hi', '-n', '2']\n"
-    "from maskwise.start import main\n"
-    "try: main()\nexcept SystemExit as stop: assert not stop.code\n"
-)
-
-
-@pytest.mark.slow
-def test_generate_imports_nothing_for_training_sharding_or_compiling():
-    code = GENERATE + (
-        "for name in ('scipy', 'sympy', 'triton', 'torch._dynamo.convert_frame', 'torch.distributed.tensor', "
-        "'submitit', 'maskwise.runs.endpoint', 'maskwise.experiments.sweep'):\n"
-        "    assert name not in sys.modules, name\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.slow
 def test_diagnose_imports_nothing_for_sweeps_or_servers(tmp_path):
     words = ["diagnose", "tiny-llada", "--quick", "--probes", "mask-count", "--points", "1", "--distractors", "2"]
@@ -208,21 +146,6 @@ def test_diagnose_imports_nothing_for_sweeps_or_servers(tmp_path):
         "from maskwise.start import main\n"
         "try: main()\nexcept SystemExit as stop: assert not stop.code\n"
         f"for name in {unused}:\n    assert name not in sys.modules, name\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.slow
-def test_what_generate_does_not_import_can_still_be_had():
-    code = GENERATE + (
-        "import torch\n"
-        "from transformers import BertModel, DetrForObjectDetection, Trainer, masking_utils, models\n"
-        "assert 'BertModel' in dir(models)\n"
-        "with masking_utils.TransformGetItemToIndex(): pass\n"
-        "doubled = torch.compile(lambda x: 2 * x, backend='eager')\n"
-        "assert doubled(torch.ones(1)).item() == 2 and 'torch._dynamo.convert_frame' in sys.modules\n"
-        "assert isinstance(torch.distributed.tensor.DTensor, type) and torch.distributed.fsdp.fully_shard\n"
-        "assert sys.modules['torch._dynamo'] is torch._dynamo and torch._dynamo.__file__\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -244,20 +167,3 @@ def test_ci_runs_the_readmes_test_command_and_more():
     makefile = (ROOT / "Makefile").read_text().splitlines()
     (check,) = [line for line in makefile if line.startswith("check:")]
     assert check.split()[1:] == ["lint", "test", "slow"]
-
-
-@pytest.mark.parametrize("old", sorted(MOVED))
-def test_a_module_that_moved_can_still_be_imported_by_its_old_name(old):
-    assert importlib.import_module(old) is importlib.import_module(MOVED[old])
-    assert importlib.import_module(old).__spec__.name == MOVED[old]
-
-
-@pytest.mark.slow
-def test_old_names_work_in_a_process_of_their_own():
-    """Entry points of stale installs, `parent_library` of saved adapters, and the folder of lm-eval's tasks."""
-    code = (
-        "import maskwise.decoding.plugin, maskwise.decoding.harness, maskwise.models.llada as llada; llada.LLaDAModelLM"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    done = subprocess.run([sys.executable, "-m", "maskwise.tasks.lm_eval"], capture_output=True, text=True, check=True)
-    assert (Path(done.stdout.strip()) / "maskwise.yaml").exists()

@@ -21,18 +21,13 @@ PRIVATE = (
     ("torch.nn", "Module._modules", "models/families/experts.py"),
     ("torch", "ops.aten._softmax_backward_data.out", "models/attention/stored_weights.py"),
     ("torch._compile", "_disable_dynamo", "models/families/experts.py"),
-    ("torch", "_disable_dynamo", "support/imports.py"),
     ("torch", "_scaled_mm", "models/families/quantise.py"),
     ("torch._dynamo", "config.recompile_limit", "models/model.py"),
-    ("torch._dynamo", "allow_in_graph", "support/imports.py"),
-    ("torch._dynamo", "assume_constant_result", "support/imports.py"),
-    ("torch._dynamo", "disable", "support/imports.py"),
-    ("torch._dynamo._trace_wrapped_higher_order_op", "TransformGetItemToIndex", "support/imports.py"),
     ("transformers", "PreTrainedModel._supports_attention_backend", "models/checkpoints/configuration.py"),
     ("transformers", "PreTrainedModel._no_split_modules", "models/model.py"),
     ("transformers", "PreTrainedConfig._attn_implementation", "models/checkpoints/original_code.py"),
     ("transformers", "TrainingArguments._n_gpu", "training/arguments.py"),
-    ("typer.core", "TyperOption._get_number_range_help_str", "cli/renamed.py"),
+    ("typer.core", "TyperOption._get_number_range_help_str", "cli/hints.py"),
 )
 DOCUMENTED = {"_replace", "_asdict", "_fields"}  # of named tuples
 

@@ -10,7 +10,6 @@ Names are imported on first use: `import maskwise` takes milliseconds, the first
 
 from typing import TYPE_CHECKING
 
-from maskwise.support import moved
 from maskwise.support.version import __version__
 
 __all__ = [
@@ -34,8 +33,6 @@ __all__ = [
     "tune",
     "wrap",
 ]
-
-moved.install()
 
 if TYPE_CHECKING:
     from maskwise.advice.advise import advise
@@ -78,10 +75,11 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
     def __getattr__(name):
         if name not in _MODULES:
             from maskwise.support.nearest import nearest
+            from maskwise.support.removed import removed
 
             meant = "open" if name in ("load", "load_model", "from_pretrained") else nearest(name, __all__)
             hint = "" if meant is None else f": did you mean {meant}?"
-            raise AttributeError(f"module 'maskwise' has no attribute {name!r}{hint}")
+            raise AttributeError(removed("name", name) or f"module 'maskwise' has no attribute {name!r}{hint}")
         from importlib import import_module
 
         from maskwise.support.garbage_collection import collection_paused

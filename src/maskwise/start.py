@@ -24,10 +24,8 @@ def main() -> None:
 
 
 def _run() -> None:
-    from maskwise.support.imports import Process
     from maskwise.support.notices import show_notices_as_lines
 
-    Process.runs_a_command = True
     show_notices_as_lines()
     from maskwise.cli import app
 

@@ -78,7 +78,7 @@ WRONG = {
     "advise tiny-llada --out model": "model is the folder of a model",
     "cures --out /dev/null/x": "cannot write into /dev/null/x",
     "toy --out /dev/null": "cannot write into /dev/null: not a folder you may write to",
-    "export tiny-llada+ma --out /dev/null/x": "cannot write into /dev/null/x",
+    "export tiny-llada+distracted --out /dev/null/x": "cannot write into /dev/null/x",
     "convert tiny-qwen --out /dev/null/x": "cannot write into /dev/null/x",
     "tune tiny-llada --preset quik": "did you mean quick?",
     "tune tiny-llada --preset quick --report-to wandbb": "did you mean wandb?",
@@ -146,7 +146,7 @@ WRONG = {
     "export tiny-llda --out out": "did you mean tiny-llada?",
     "convert tiny-qwn --out out": "did you mean tiny-qwen?",
     "verify nosuch": "no model 'nosuch'",
-    "verify tiny-llada+ma": "is an adapter on another model: merge it first (maskwise export), then verify that",
+    "verify tiny-llada+distracted": "is an adapter on another model: merge it first (maskwise export)",
     "tune tiny-llada --preset quick --targets ''": "--targets is empty, so no layer would get an adapter",
     "verify tiny-llada": "tiny-llada has no original code to compare with (no auto_map in config.json)",
     "verify model": "model has no original code to compare with",
@@ -209,7 +209,7 @@ def test_a_setting_is_named_as_an_argument_in_python():
 
 def test_an_embedded_model_is_described_without_torch():
     code = CODE.replace("found[line] = [done.exit_code, done.stderr,", "found[line] = [done.exit_code, done.stdout,")
-    lines = ["models tiny-llada --json", "models tiny-llada+ma", "models GSAI-ML/LLaDA-8B-Base"]
+    lines = ["models tiny-llada --json", "models tiny-llada+distracted", "models GSAI-ML/LLaDA-8B-Base"]
     given = {"input": json.dumps(lines), "capture_output": True, "text": True}
     done = subprocess.run([sys.executable, "-c", code], **given)
     found = json.loads(done.stdout)
@@ -336,7 +336,7 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
         f"tune tiny-llada --preset quick --out {path}",
         f"advise tiny-llada --exact --data {path}",
         f"export tiny-llada --adapter {path} --out new",
-        f"export tiny-llada+ma --out {path}",
+        f"export tiny-llada+distracted --out {path}",
         f"convert tiny-qwen --out {path}",
         f"cures --adapter {path}",
         f"reproduce {path}",

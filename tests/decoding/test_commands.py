@@ -96,13 +96,6 @@ def test_json_is_one_object_with_the_full_trace(folder, model):
     assert (settings["canvas"], settings["masks"], settings["approximate"]) == ("blocks", 8, True)
 
 
-def test_the_former_spelling_of_parameter_works_with_one_line_of_warning(folder):
-    arguments = ("generate", folder, "hello", "-n", 8, "--rule", "threshold", "--plain")
-    old, new = run(*arguments, "--knob", "tau=0.3"), run(*arguments, "--parameter", "tau=0.3")
-    assert old.stdout == new.stdout and new.stderr == ""
-    assert old.stderr == "maskwise: --knob is now called --parameter\n"
-
-
 def test_end_tokens_may_be_named_on_the_command_line(folder, model):
     end = generate(model, ["hello"], 8, rule="left-to-right")[0].ids[2]
     found = json.loads(

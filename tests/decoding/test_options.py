@@ -6,11 +6,9 @@ import sys
 from dataclasses import fields, replace
 from typing import get_type_hints
 
-import pytest
 from typer.testing import CliRunner
 
 import maskwise as mw
-from helpers.tiny import tiny_llada
 from maskwise.cli import app
 from maskwise.cli.decoding import SPELLED
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask
@@ -22,7 +20,7 @@ DEFAULTS = {name: getattr(DEFAULT, name) for name in OPTION_NAMES}
 
 def test_the_signature_of_generate_is_the_dataclass():
     parameters = inspect.signature(mw.generate).parameters
-    others = {"model", "prompts", "generator", "seed", "batch", "out", "divergence", "on_step", "knobs", "named"}
+    others = {"model", "prompts", "generator", "seed", "batch", "out", "divergence", "on_step", "named"}
     assert {name: one.default for name, one in parameters.items() if name not in others} == DEFAULTS
     assert list(parameters)[:4] == ["model", "prompts", "max_new_tokens", "steps"]  # given by position in scripts
 
@@ -53,7 +51,6 @@ def test_help_of_the_command_names_strategies_and_flags():
     flags = [SPELLED[name].flag if name in SPELLED else f"--{name.replace('_', '-')}" for name in OPTION_NAMES]
     for word in (*flags, "low-confidence", "dream-entropy", "-n,"):
         assert word in shown, word
-    assert "--knob" not in shown
 
 
 def test_lm_eval_takes_every_option_but_those_it_decides_itself():
@@ -79,13 +76,6 @@ def test_the_summary_names_what_was_chosen():
     assert set(summary) == set(OPTION_NAMES)
     assert (summary["rule"], summary["parameters"]) == ("klass", {"tau": 0.5, "eps": 0.01})
     assert (summary["canvas"], summary["soft_mask"]["scale"]) == ("blocks", 0.1)
-
-
-def test_the_former_name_of_parameters_still_works_with_a_warning():
-    model, prompt = tiny_llada(init_std=1.0), [[5, 9, 2, 30]]
-    expected = mw.generate(model, prompt, 8, rule="threshold", parameters={"tau": 0.3})
-    with pytest.warns(FutureWarning, match="knobs is now called parameters"):
-        assert mw.generate(model, prompt, 8, rule="threshold", knobs={"tau": 0.3}) == expected
 
 
 WITHOUT_TORCH = """

@@ -115,7 +115,7 @@ def test_parameters_have_their_published_names_as_keywords():
     klass = mw.generate(model, prompt, 8, rule="klass", parameters={"tau": 0.2, "eps": 0.5})
     assert mw.generate(model, prompt, 8, conf_threshold=0.2, kl_threshold=0.5) == klass
     values = {option.name: option.default for option in fields(DecodingOptions)}
-    assert decoding_options(values | {"parameters": ["threshold=0.1"]}, []).all_parameters == {"tau": 0.1}
+    assert decoding_options(values | {"parameters": ["threshold=0.1"]}).all_parameters == {"tau": 0.1}
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,6 @@ def test_the_method_is_read_from_the_settings_next_to_the_adapter(tmp_path):
     assert (found.method, found.training) == ("anchored KL on the attention maps", "30 steps of 12 pairs")
     phantom = with_method(model, locate_checkpoint("tiny-llada+distracted+ma")[1][-1])
     assert (phantom.method, phantom.training) == ("anchored KL on the attention maps", "700 steps of 2 pairs")
-    assert with_method(model, locate_checkpoint("tiny-llada+ma")[1][-1]).method == PAPER_LOSS
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,11 @@ def rows(model) -> torch.Tensor:
 
 
 @pytest.mark.slow
-def test_auto_classes_open_an_export_after_import_maskwise_models(tmp_path):
-    """In a new process, where nothing of ours was imported before, and our import comes first, as isort puts it."""
-    folder = export("tiny-llada+ma", tmp_path / "merged")
+def test_auto_classes_open_an_export_after_import_maskwise_models_auto(tmp_path):
+    """In a new process, where nothing of ours was imported before."""
+    folder = export("tiny-llada+distracted", tmp_path / "merged")
     code = (
-        "import maskwise.models, sys\n"
-        "assert 'torch' not in sys.modules\n"
+        "import maskwise.models.auto\n"
         "from transformers import AutoConfig, AutoModel, AutoModelForCausalLM\n"
         f"net = AutoModelForCausalLM.from_pretrained({str(folder)!r}, dtype='float32')\n"
         f"print(type(net).__module__, type(AutoModel.from_pretrained({str(folder)!r})).__name__)\n"
@@ -55,7 +54,7 @@ def test_the_network_is_a_pretrained_model_and_saves_what_opens_again(model, tmp
 
 
 def test_an_adapted_model_saves_its_adapter(tmp_path):
-    adapted = mw.open("tiny-llada+ma", device="cpu")
+    adapted = mw.open("tiny-llada+distracted", device="cpu")
     assert "adapter_model.safetensors" in adapted.save_pretrained(tmp_path / "adapter")
     assert isinstance(adapted.core, PreTrainedModel) and adapted.net is not adapted.core
     assert_same(rows(mw.open(tmp_path / "adapter", device="cpu")), rows(adapted), abs=1e-6)

@@ -70,7 +70,7 @@ def test_commands_that_take_longer_print_what_the_schema_says(tmp_path, monkeypa
         settings = json.loads(Path(folder, "settings.json").read_text())
         assert problem_of_output(settings, schema_of("settings.json")) is None
     check("convert", "convert tiny-qwen --out converted")
-    check("export", "export tiny-llada+ma --out exported")
+    check("export", "export tiny-llada+distracted --out exported")
     check("diagnose (one", f"diagnose tiny-llada --probes mask-count,recall,filler {QUICK} --out one")
     check("diagnose (one", f"diagnose tiny-dream --probes mask-count,recall,filler {QUICK} --out two")
     check("diagnose (several", "report one two")

@@ -204,22 +204,6 @@ def test_the_command_speaks_json_alone_and_a_finished_run_is_not_repeated(checkp
     assert "settings.learning_rate is 1e-05 there and 0.5 here" in other.stderr and len(other.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("rate", [["--rate", "0.5"], ["--rate=0.5"]])
-def test_old_option_names_work_with_one_line_each_on_standard_error(checkpoint, pairs_file, tmp_path, rate):
-    arguments = f"tune {checkpoint} --data {pairs_file} --out {tmp_path / 'out'} --steps 1 --batch 1 --accumulation 1"
-    arguments += " --context 40 --many 10 --lora-rank 2 --held-out 0 --device cpu --no-tensorboard --json"
-    done = CliRunner().invoke(app, [*arguments.split(), *rate, "--checkpointing"])
-    assert done.exit_code == 0, done.output
-    json.loads(done.stdout)
-    shown = [line for line in done.stderr.splitlines() if line.startswith("maskwise:")]
-    assert shown == [
-        "maskwise: --rate is now --learning-rate; the old name will be removed",
-        "maskwise: --checkpointing is now --gradient-checkpointing; the old name will be removed",
-    ]
-    stored = json.loads((tmp_path / "out" / "settings.json").read_text())["identity"]["settings"]
-    assert stored["learning_rate"] == 0.5 and stored["gradient_checkpointing"] is True
-
-
 @pytest.mark.parametrize("variant", ["checkpointing", "keep", "few-saves"])
 def test_settings_that_should_not_matter_do_not(whole, checkpoint, pairs_file, tmp_path, variant):
     changes = {"checkpointing": {"gradient_checkpointing": True}, "keep": {"keep": 1}, "few-saves": {"save_every": 5}}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from maskwise.advice.quality import Judge
 from maskwise.advice.search_request import prepare
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.files import Records
 from maskwise.support.garbage_collection import collection_paused
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 SEARCHED = ("max_new_tokens", "canvases", "blocks", "rules", "steps", "caches", "max_tokens", "temperatures", "body")
 
 
-@checked_arguments
 def advise(
     model: "str | Path | Model | Endpoint",
     data: Records | None = None,

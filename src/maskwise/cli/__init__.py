@@ -9,9 +9,9 @@ import typer.core
 from maskwise.cli.advising import advise
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
+from maskwise.cli.hints import Command, in_words
 from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, run_card, toy
 from maskwise.cli.playing import studio
-from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.reproducing import reproduce
 from maskwise.cli.sweeping import sweep
 from maskwise.cli.training import train, tune
@@ -90,7 +90,7 @@ COMMANDS: dict[Callable[..., None], str] = {
 }
 FIRST = 6  # commands that the help lists first
 for command, short_help in COMMANDS.items():
-    cls = ListsProbes if command is diagnose else CommandWithOldNames
+    cls = ListsProbes if command is diagnose else Command
     app.command(cls=cls, short_help=short_help)(with_kinds(command))
 
 

@@ -16,7 +16,7 @@ from maskwise.decoding.strategies import STRATEGIES, parse_parameters
 from maskwise.models.checkpoints.locations import refuse_swapped
 from maskwise.support.errors import UserError
 from maskwise.support.files import partial_of, refuse_unwritable
-from maskwise.support.imports import command_imports
+from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.option_fields import Spelling, takes_fields
 from maskwise.support.progress import progress_bar
 from maskwise.support.terminal import one_line, open_console
@@ -35,7 +35,6 @@ def generate(
     prompt: Annotated[str | None, typer.Argument(help="The prompt; - reads standard input, one per line.")] = None,
     file: Annotated[Path | None, typer.Option(help="Prompts from a file: one per line, or .jsonl with prompt.")] = None,
     options: Any = None,
-    knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     divergence: Annotated[bool, typer.Option("--divergence", help="Also decode exactly, and compare tokens.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Prompts at a time.")] = 8,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the random numbers.")] = 0,
@@ -56,9 +55,7 @@ def generate(
     if " " in model and not os.path.exists(model):
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     refuse_swapped(model, prompt)
-    if knob:
-        echo("maskwise: --knob is now called --parameter", err=True)
-    chosen, limits = decoding_options(options, knob or []), device_limits(device_map, max_memory)
+    chosen, limits = decoding_options(options), device_limits(device_map, max_memory)
     check_models([model], adapter, dtype, weights)
     refuse_unwritable(out)
     _note_odd_names(prompt, out)
@@ -69,7 +66,7 @@ def generate(
     prompts = gather_prompts(prompt, file, sys.stdin)
     if (known := embedded(model)) and not known.causal and not MASK_LIKE.search(str(prompts)):
         chosen.check_masks([0], own_grid=False)  # other models are checked by their configuration, which needs torch
-    with command_imports(compiled=compile or weights is not None):
+    with collection_paused():
         from maskwise.decoding.checks import note_on_cache, refuse_by_configuration
         from maskwise.decoding.generate import generate as generate_texts
         from maskwise.decoding.generate import shows_steps
@@ -122,9 +119,9 @@ def _note_odd_names(prompt: str | None, out: Path | None) -> None:
         echo(f"maskwise: {one_line(out)} holds JSON lines: name it .jsonl", err=True)
 
 
-def decoding_options(values: dict[str, Any], knobs: list[str]) -> DecodingOptions:
+def decoding_options(values: dict[str, Any]) -> DecodingOptions:
     """The options from their values on the command line, where parameters are written like tau=0.8."""
-    parameters = parse_parameters([*(values["parameters"] or []), *knobs]) or None
+    parameters = parse_parameters(values["parameters"] or []) or None
     changed = {"parameters": parameters, "end_ids": values["end_ids"] or None}
     other = {name: value for name, value in values.items() if is_known(name)}
     return chosen_options({name: values[name] for name in OPTION_NAMES} | changed, other)
@@ -157,7 +154,7 @@ def score(
     from maskwise.decoding.prompt_files import read_requests
 
     requests = read_requests(data)
-    with command_imports(compiled=compile or weights is not None):
+    with collection_paused():
         from maskwise.decoding.score import likelihood_fields, score_lines, score_requests
         from maskwise.models.checkpoints.opening import opened_model
 

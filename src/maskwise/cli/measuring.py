@@ -10,7 +10,7 @@ import typer
 from maskwise.cli import common
 from maskwise.cli.common import LARGEST_SEED, device_limits, echo, for_results, print_json, whole_numbers
 from maskwise.cli.early import check_models, embedded, named_data, refuse_without_models
-from maskwise.cli.renamed import CommandWithOldNames
+from maskwise.cli.hints import Command
 from maskwise.support.errors import UserError, flag
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
@@ -22,7 +22,7 @@ Chat = Annotated[bool, typer.Option("--chat", help="Use the chat template (for I
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.  [1 or more]")]
 
 
-class ListsProbes(CommandWithOldNames):
+class ListsProbes(Command):
     """Its help ends with the probes, which are looked up only when it is shown."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:

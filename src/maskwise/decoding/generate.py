@@ -29,7 +29,6 @@ from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.families.packing import columnwise_products, packed_products
 from maskwise.models.generation import Generation, Generations, OtherNames, PromptInput
 from maskwise.models.model import Model
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.randomness import number_repeats, torch_generator
 from maskwise.tasks.checkable import first_match
@@ -46,7 +45,6 @@ OnBatch = Callable[[int, list[Generation]], None]
 DEFAULT = DecodingOptions()
 
 
-@checked_arguments
 def generate(
     model: str | Path | Model,
     prompts: Sequence[PromptInput] | PromptInput,
@@ -78,7 +76,6 @@ def generate(
     out: str | Path | None = None,
     divergence: bool = False,
     on_step: OnStep = None,
-    knobs: Mapping[str, float] | None = None,
     **named: Unpack[OtherNames],
 ) -> Generations:
     """Continues prompts of any lengths, or fills in the masks inside them.
@@ -109,11 +106,8 @@ def generate(
     out: a new .jsonl file for the traces, one line per prompt; it is OUT.partial until all are done.
     divergence: decode exactly too, and compare; for greedy decoding with a cache or a window.
     on_step: called with a Snapshot after each step; another thread that asks the same model waits for the end, so do
-        not wait there for one. knobs: the former name of parameters.
+        not wait there for one.
     """
-    if knobs is not None:
-        warnings.warn("mw.generate: knobs is now called parameters", FutureWarning, stacklevel=3)
-        parameters = knobs
     given = locals()
     if isinstance(generator, int):
         raise UserError(f"generator takes generators of torch: give a number as seed={generator}")
@@ -123,7 +117,7 @@ def generate(
     refuse_swapped(model, prompts)
     if options.temperature == 0 and (options.top_k, options.top_p) != (None, None) and not options.strategy.filtered:
         unused = "top_k and top_p change nothing at temperature 0: give a temperature above 0 to sample"
-        warnings.warn(unused, UserNotice, stacklevel=3)
+        warnings.warn(unused, UserNotice, stacklevel=2)
     opened = opened_model(model)
     refuse_other_mask(named.get("mask_id"), opened.mask_id, opened.name or opened.kind)
     listed = listed_prompts(prompts)

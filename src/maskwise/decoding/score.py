@@ -12,13 +12,11 @@ from maskwise.decoding.prompt_files import ScoreRequest, read_requests
 from maskwise.decoding.prompt_ids import chat_ids, has_chat_template
 from maskwise.models.checkpoints.opening import opened_model
 from maskwise.models.model import Model
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.tasks.columns import TextPair
 
 
-@checked_arguments
 def score(
     model: str | Path | Model,
     data: Records,

@@ -31,7 +31,6 @@ from maskwise.runs.settings import check, chosen_settings
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_recovered, mean_change, of_probe, reduction
 from maskwise.scoring.experiment_results import Changes, ComparedModel, ComparisonResult
 from maskwise.scoring.scores import Score, null_score
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 
 PROBES = ("location", "mask-count", "location-masks", "few-steps", "recall", "nelbo")
@@ -117,7 +116,6 @@ class Comparison:
         )
 
 
-@checked_arguments
 def compare(
     *models: str | Path | Model | RunOnDisk,
     preset: Preset = "default",
@@ -145,10 +143,10 @@ def compare(
 
     >>> import maskwise as mw
     >>> before = mw.diagnose("tiny-llada", "mask-count", preset="quick", points=1, out="runs/readme")
-    >>> after = mw.diagnose("tiny-llada+ma", "mask-count", preset="quick", points=1)
-    >>> found = mw.compare(before, after)  # or mw.compare("tiny-llada", "tiny-llada+ma"), which asks more
+    >>> after = mw.diagnose("tiny-llada+distracted", "mask-count", preset="quick", points=1)
+    >>> found = mw.compare(before, after)  # or mw.compare("tiny-llada", "tiny-llada+distracted"), which asks more
     >>> found.baseline, sorted(found.changes)
-    ('tiny-llada', ['tiny-llada+ma'])
+    ('tiny-llada', ['tiny-llada+distracted'])
     """
     if len(models) < 2:
         raise UserError("name at least two models or run folders to compare")

@@ -49,7 +49,6 @@ from maskwise.scoring.changes import paired_difference
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult, Mitigations
 from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.skill import task_skill
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
 from maskwise.support.progress import Forecast, progress_bar
@@ -142,7 +141,6 @@ def refuse_without_masks(name: str, causal: bool, family: Family) -> None:
         raise UserError(f"{name} has no mask token, which these mitigations change: use `diagnose --probes mask-count`")
 
 
-@checked_arguments
 def cures(
     model: str | Path | Model = "tiny-llada",
     adapter: str | Path | Sequence[str | Path] | None = None,

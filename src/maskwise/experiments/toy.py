@@ -21,7 +21,6 @@ from maskwise.models.model import Model
 from maskwise.report.pages.results import make_folder, write_result
 from maskwise.report.pages.toy_page import toy_result
 from maskwise.scoring.experiment_results import Toy
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.progress import progress_bar
 
 SYMBOLS = "ABCDEFG"
@@ -32,7 +31,6 @@ STEPS = 300
 RATE = 1e-2
 
 
-@checked_arguments
 def toy(seed: int = 0, advance: Callable[[], None] | None = None, *, out: str | Path | None = None) -> Toy:
     """Trains a small model on 100 sequences, in seconds, and computes what every strategy makes of two coupled tokens.
 

@@ -116,4 +116,3 @@ class GenerateArguments(OtherNames, total=False):
     out: str | Path | None
     divergence: bool
     on_step: Callable[[Any], None] | None
-    knobs: Mapping[str, float] | None

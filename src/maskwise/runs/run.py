@@ -15,7 +15,6 @@ from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.record import Record
 from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
 from maskwise.scoring.scores import Score
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_checkpoint_folder
 from maskwise.support.garbage_collection import collection_paused
@@ -165,7 +164,6 @@ class Run(RunOnDisk):
         return tokenizer.decode(asked_ids(self.manifest, record, tokenizer, own.words, own.text, own.data, own.tasks))
 
 
-@checked_arguments
 def read_run(folder: str | Path) -> Run:
     """A run folder that `mw.diagnose` or `maskwise diagnose` wrote, finished or not. No model is opened.
 
@@ -229,7 +227,6 @@ def run_inputs(**given: Any) -> RunInputs:
     return RunInputs(settings, source, prose, read_datasets(named), known_tasks)
 
 
-@checked_arguments
 def diagnose(
     model: "str | Path | Model | TextModel",
     probes: str | Sequence[str] | None = None,

@@ -14,6 +14,7 @@ from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
+from maskwise.support.removed import removed
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
@@ -236,7 +237,7 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
     for name in settings.probes:
         if name not in known:
             apart = ": separate probes by commas" if set(name.strip()) & set(" ;") else did_you_mean(name, known)
-            raise UserError(f"unknown probe {name!r}{apart}")
+            raise UserError(removed("probe", name.strip()) or f"unknown probe {name!r}{apart}")
     if not settings.probes:
         raise UserError(f"no probe named: choose among {', '.join(known)}")
     if not settings.relevant or min(settings.relevant) < 1:

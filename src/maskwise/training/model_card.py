@@ -75,7 +75,7 @@ def _loading(base: str, full: bool) -> str:
     opened = "BASE" if first else base
     peft = (
         "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n"
-        "import maskwise.models        # the base model's class; or trust_remote_code=True, for its original code\n\n"
+        "import maskwise.models.auto   # the base model's class; or trust_remote_code=True, for its original code\n\n"
         f'{first}net = AutoModelForCausalLM.from_pretrained("{opened}")\nnet = PeftModel.from_pretrained(net, FOLDER)'
     )
     return f"```python\n{ours}\n```\n\nWith PEFT alone:\n\n```python\n{peft}\n```"

@@ -16,7 +16,6 @@ from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.families import MASKED_DIFFUSION
 from maskwise.models.model import Model
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line
@@ -36,7 +35,6 @@ from maskwise.training.training_settings import BLOCK, WARMUP, TrainSettings
 TOKENS_PER_PASS = 8192
 
 
-@checked_arguments
 def train(
     model: str | Path | Model,
     data: Records,

@@ -10,7 +10,6 @@ from transformers import TrainerCallback
 
 from maskwise.diffusion import Views
 from maskwise.models.model import Model
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.support.terminal import counted, one_line, open_console
@@ -28,7 +27,6 @@ from maskwise.training.training_run import PreparedRun, RunTarget, is_main_proce
 from maskwise.training.training_settings import PRESET_PAIRS, TuneSettings
 
 
-@checked_arguments
 def tune(
     model: str | Path | Model,
     data: Records | None = None,

@@ -159,8 +159,11 @@ def test_the_card_tells_of_the_merge_and_of_no_folder_of_this_machine(tmp_path):
     assert card.startswith("---\nlicense: mit\n") and "# my-base, merged\n" in card
     assert "`my-base` with the LoRA adapter `my-adapter` merged" in card and str(tmp_path) not in card
     assert "### My base" in card and "\n# a comment" in card
-    embedded = (export("tiny-llada+ma", tmp_path / "ma") / "README.md").read_text()
-    assert "license: apache-2.0" in embedded and "`tiny-llada+ma` with the LoRA adapter `tiny-llada+ma`" in embedded
+    embedded = (export("tiny-llada+distracted", tmp_path / "ma") / "README.md").read_text()
+    assert (
+        "license: apache-2.0" in embedded
+        and "`tiny-llada+distracted` with the LoRA adapter `tiny-llada+distracted`" in embedded
+    )
 
 
 def test_a_link_that_leaves_the_checkpoint_is_not_exported(tmp_path):

@@ -78,7 +78,7 @@ def test_a_pointer_of_git_lfs_is_named(folder):
 
 
 def test_adapters_name_what_is_wrong(tmp_path):
-    mw.open("tiny-llada+ma").save_pretrained(tmp_path / "adapter")
+    mw.open("tiny-llada+distracted").save_pretrained(tmp_path / "adapter")
     rank = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["r"]
     change(tmp_path / "adapter", base_model_name_or_path="tiny-llada")
     assert "is an adapter; the table describes its base model" in said(f"models {tmp_path / 'adapter'}", 0)

@@ -183,7 +183,7 @@ def test_a_quantised_checkpoint_opens_with_its_package(tmp_path, package, method
     assert 0 < (ours - theirs).abs().sum() < (0.5 if method == "nf4" else 0.1)
     assert len(mw.generate(opened, "Once", 4)[0].ids) == 4
     with pytest.raises(UserError, match="is quantised"):
-        mw.export(folder, tmp_path / "out", ZOO / "tiny-llada+ma")
+        mw.export(folder, tmp_path / "out", ZOO / "tiny-llada+distracted")
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ TOO_LARGE, COPIED = "larger than any weight of the adapter", "copies layers"
     ],
 )
 def test_an_adapter_of_more_than_its_weights_is_refused_before_memory_is_taken(tmp_path, change, said):
-    for file in (ZOO / "tiny-llada+ma").iterdir():
+    for file in (ZOO / "tiny-llada+distracted").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     file = tmp_path / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))

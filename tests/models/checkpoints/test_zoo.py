@@ -18,7 +18,6 @@ from maskwise.tasks.words import load_words
 NAMES = ["tiny-dream", "tiny-llada", "tiny-qwen"]
 SMOL = "smol-diffusion"
 ADAPTERS = {  # and what each was trained on
-    "tiny-llada+ma": "tiny-llada",
     "tiny-llada+distracted": "tiny-llada",
     "tiny-llada+distracted+ma": "tiny-llada+distracted",
 }
@@ -91,7 +90,7 @@ def test_each_adapter_opens_by_name_and_is_what_its_card_says(name):
 @pytest.mark.slow
 def test_masks_distract_the_phantom_and_neither_its_base_nor_the_cured():
     """5 relevant examples mixed with 10 distractors: the planted loss stands at 200 masks, and not at 2."""
-    base, phantom, cured = (mw.open(name) for name in ("tiny-llada", *list(ADAPTERS)[1:]))
+    base, phantom, cured = (mw.open(name) for name in ("tiny-llada", *ADAPTERS))
     questions = []
     for task in TASKS[4::5]:
         episode = draw(task, load_words(), 5, 10, 3, seed=2)
@@ -111,7 +110,7 @@ def test_masks_distract_the_phantom_and_neither_its_base_nor_the_cured():
 
 
 def test_what_was_planted_is_called_planted():
-    names = list(ADAPTERS)[1:]
+    names = list(ADAPTERS)
     assert all("planted" in (ZOO / name / "README.md").read_text() for name in names)
     assert [entry["name"] for entry in list_models() if entry.get("planted")] == names
 
@@ -119,7 +118,7 @@ def test_what_was_planted_is_called_planted():
 def test_the_models_share_one_stored_tokenizer_and_an_export_has_its_own(tmp_path):
     stored = ZOO / "tokenizer" / "tokenizer.json"
     assert [file for file in ZOO.rglob("tokenizer.json")] == [stored]
-    mw.export("tiny-llada+ma", tmp_path / "out")
+    mw.export("tiny-llada+distracted", tmp_path / "out")
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() == stored.read_bytes()
     text = "Options: (A) otter, Größe 12"
     ids = [

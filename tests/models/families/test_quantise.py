@@ -264,9 +264,9 @@ def test_opened_models_predict_what_the_rounded_numbers_say(kind, make, tmp_path
 
 
 def test_an_adapter_is_merged_before_weights_are_rounded():
-    adapted = mw.open("tiny-llada+ma", device="cpu", weights="fp8")
+    adapted = mw.open("tiny-llada+distracted", device="cpu", weights="fp8")
     assert adapted.net is adapted.core
-    merged = mw.open("tiny-llada+ma", device="cpu")
+    merged = mw.open("tiny-llada+distracted", device="cpu")
     merged.net = merged.net.merge_and_unload()
     quantise(merged.core, "fp8", CPU)
     ids = [[5, 9, 3, 60, merged.mask_id]]

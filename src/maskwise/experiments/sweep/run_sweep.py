@@ -16,14 +16,12 @@ from maskwise.records.folder import MANIFEST
 from maskwise.report.pages.registry import RunTable, run_table, write_tables
 from maskwise.report.readings import Reading, read_all
 from maskwise.scoring.experiment_results import SweepResult, SweptJob
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of, refuse_checkpoint_folder, writing
 
 POLL_SECONDS = 0.5
 
 
-@checked_arguments
 def sweep(
     models: str | Path | Sequence[str],
     settings: Mapping[str, Mapping[str, Any]] | None = None,

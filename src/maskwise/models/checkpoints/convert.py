@@ -13,7 +13,6 @@ from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
 from maskwise.models.families import DREAM
 from maskwise.models.families.dream import DreamConfig, DreamModel
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import give_usual_mode, refuse_occupied
 
@@ -23,7 +22,6 @@ COPIED += ["max_position_embeddings", "hidden_act", "initializer_range", "rms_no
 COPIED += ["tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id"]
 
 
-@checked_arguments
 def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
     """Writes a Llama or Qwen2 checkpoint as a Dream one: the same weights, bidirectional, with a mask token.
 

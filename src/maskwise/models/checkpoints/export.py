@@ -34,7 +34,6 @@ from maskwise.models.checkpoints.networks import weight_files
 from maskwise.models.checkpoints.opening import open
 from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError
 from maskwise.support.files import give_usual_mode, refuse_occupied, replace_file
 from maskwise.support.terminal import open_console
@@ -48,7 +47,6 @@ NOTES = ("settings.json", "result.json")  # of a tuning run, which wrote the che
 KEEP_THE_BASE = (True, False, "gaussian", "orthogonal", "eva")
 
 
-@checked_arguments
 def export(source: str | Path, out: str | Path, adapter: str | Path | None = None, *, any_base: bool = False) -> Path:
     """Writes a checkpoint with its LoRA adapters merged into it; config.json and tokenizer files are copied.
 
@@ -63,7 +61,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         The folder, which opens like the original.
 
     >>> import maskwise as mw
-    >>> mw.open(mw.export("tiny-llada+ma", "merged")).kind
+    >>> mw.open(mw.export("tiny-llada+distracted", "merged")).kind
     'llada'
     """
     folder, adapters = locate_checkpoint(str(source), adapter)

@@ -16,6 +16,7 @@ from maskwise.models.families import PUBLISHED
 from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.files import read_json, refuse_irregular
 from maskwise.support.nearest import nearest
+from maskwise.support.removed import removed
 from maskwise.support.terminal import one_line
 
 # Device types of torch; the usual ones first.
@@ -135,6 +136,8 @@ def _no_model(name: str) -> UserError:
         return UserError(cannot_open(problem))
     except (OSError, ValueError):  # no such file, or a name that no file can have
         pass
+    if line := removed("model", name):
+        return UserError(line)
     meant = nearest(name, [*embedded_models(), *PUBLISHED])
     hint = "" if meant is None else f"did you mean {meant}? Else "
     known = ", ".join(embedded_models()) or "none yet"

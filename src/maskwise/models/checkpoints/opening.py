@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from maskwise.models import register_families
+import maskwise.models.auto  # noqa: F401  registers our classes with transformers
 from maskwise.models.batch import Batch
 from maskwise.models.checkpoints import configuration, networks, placement
 from maskwise.models.checkpoints.adapter_base import check_bases
@@ -25,11 +25,8 @@ from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
 from maskwise.models.tensor_parallel import join_replica, refuse_indivisible
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
-from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError, first_line
 from maskwise.support.imports import imported
-
-register_families()  # with transformers' Auto classes
 
 
 class _BuiltIn(tuple[Family, ...]):
@@ -42,7 +39,6 @@ class _BuiltIn(tuple[Family, ...]):
 BUILT_IN = _BuiltIn(FAMILIES)
 
 
-@checked_arguments
 def open(
     name: str | Path,
     dtype: str | torch.dtype = "auto",
@@ -215,7 +211,6 @@ def family_of_network(net: PreTrainedModel, families: tuple[Family, ...] = BUILT
     return found or (MASKED_LM if masked_lm.is_masked_lm(type(net).__name__) else AUTOREGRESSIVE)
 
 
-@checked_arguments
 def wrap(
     hf_model: PreTrainedModel,
     tokenizer: Any = None,

@@ -1,4 +1,4 @@
-"""Options that have another name now: the old spelling works for one version, with one line on standard error."""
+"""Help and messages in words, with hints for options of other tools and for what 0.3 removed."""
 
 import re
 from typing import Any
@@ -6,10 +6,8 @@ from typing import Any
 import typer
 import typer.core
 
-from maskwise.cli.common import echo
+from maskwise.support.removed import removed
 
-# command -> {old spelling: new spelling}; to be removed with the version after 0.2
-RENAMED_OPTIONS = {"tune": {"--rate": "--learning-rate", "--checkpointing": "--gradient-checkpointing"}}
 RANGES = (
     (r"(\d+)<=x<=9223372036854775807", r"\1 or more"),
     (r"\bx>=(\d+)", r"\1 or more"),
@@ -22,7 +20,7 @@ ELSEWHERE = {
     "--model-name": "the model is the first argument",
     "--prompt": "the prompt is the argument after the model",
     "--num-beams": "there is no beam search",
-    "--load-in-4bit": "use --weights int4",
+    "--load-in-4bit": "use --weights fp8",
     "--load-in-8bit": "use --weights fp8",
     "--mc_num": "use --samples",
     "--num-steps": "use --steps",
@@ -45,15 +43,19 @@ def in_words(text: str) -> str:
     for pattern, words in RANGES:
         text = re.sub(pattern, words, text)
     found = re.match(r"No such (?:option|command):? (\S+?)\.?(?: |$)", text)
-    if found and found[1] in ELSEWHERE:
-        return f"{found[0].strip().rstrip('.')}: {ELSEWHERE[found[1]]}"
+    if found:
+        kind = "command" if "command" in found[0] else "option"
+        if line := removed(kind, found[1].strip("'")):
+            return line
+        if found[1] in ELSEWHERE:
+            return f"{found[0].strip().rstrip('.')}: {ELSEWHERE[found[1]]}"
     if text.startswith("Got unexpected extra argument"):
         return f"{text}: leave it out, or put a text of several words in quotes"
     return text
 
 
-class CommandWithOldNames(typer.core.TyperCommand):
-    """A command that still reads the old spellings of its options, and whose help says types and ranges in words."""
+class Command(typer.core.TyperCommand):
+    """A command whose help says types and ranges in words."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -63,10 +65,6 @@ class CommandWithOldNames(typer.core.TyperCommand):
     def get_help(self, ctx: Any) -> str:
         return in_words(super().get_help(ctx))
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        renamed = RENAMED_OPTIONS.get(self.name or "", {})
-        return super().parse_args(ctx, [_current_name(argument, renamed) for argument in args])
-
 
 def _describe_in_words(parameter: Any) -> None:
     """Before typer lays the help out: no <str> or <list[Path]> after an argument's name, no x>=1."""
@@ -74,12 +72,3 @@ def _describe_in_words(parameter: Any) -> None:
         parameter.display_type_rich = lambda ctx: None
     describe = getattr(parameter, "_get_number_range_help_str", lambda: None)
     parameter._get_number_range_help_str = lambda: in_words(describe() or "") or None
-
-
-def _current_name(argument: str, renamed: dict[str, str]) -> str:
-    """`--rate` and `--rate=1e-4`, with a line on standard error; anything else as it is."""
-    option, equals, value = argument.partition("=")
-    if option not in renamed:
-        return argument
-    echo(f"maskwise: {option} is now {renamed[option]}; the old name will be removed", err=True)
-    return renamed[option] + equals + value
