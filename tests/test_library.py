@@ -17,8 +17,7 @@ from maskwise.models.generation import GenerateArguments, OtherNames
 from maskwise.models.interface import ModelInterface
 
 NAMES = (
-    "open wrap convert export generate score diagnose advise compare cures sweep tune train toy read_run Model Run "
-    "UserError"
+    "open wrap convert export generate score diagnose advise compare cures tune train toy read_run Model Run UserError"
 )
 PUBLIC = set(NAMES.split())
 SCRIPT = ROOT / "tests" / "data" / "user_script.py"

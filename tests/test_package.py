@@ -22,7 +22,7 @@ from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.imports import Deferred, command_imports, lean_transformers
 from maskwise.support.moved import MOVED
 
-HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2", "accelerate", "submitit")
+HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2", "accelerate")
 
 
 @pytest.mark.slow  # builds it: a quarter of a minute
@@ -193,16 +193,16 @@ GENERATE = (
 def test_generate_imports_nothing_for_training_sharding_or_compiling():
     code = GENERATE + (
         "for name in ('scipy', 'sympy', 'triton', 'torch._dynamo.convert_frame', 'torch.distributed.tensor', "
-        "'submitit', 'maskwise.runs.endpoint', 'maskwise.experiments.sweep'):\n"
+        "'maskwise.runs.endpoint'):\n"
         "    assert name not in sys.modules, name\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.slow
-def test_diagnose_imports_nothing_for_sweeps_or_servers(tmp_path):
+def test_diagnose_imports_nothing_for_servers(tmp_path):
     words = ["diagnose", "tiny-llada", "--quick", "--probes", "mask-count", "--points", "1", "--distractors", "2"]
-    unused = ("submitit", "maskwise.experiments.sweep", "maskwise.runs.endpoint", "maskwise.support.http_json")
+    unused = ("maskwise.runs.endpoint", "maskwise.support.http_json")
     code = (
         f"import sys; sys.argv = ['maskwise', *{words}, '--out', {str(tmp_path / 'run')!r}]\n"
         "from maskwise.start import main\n"
@@ -230,12 +230,10 @@ def test_what_generate_does_not_import_can_still_be_had():
 def test_every_extra_is_a_package_that_something_needs_and_says_so():
     """Each is installed here, where its tests run (studio and docs by `make slow`); what misses it names the extra."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras.keys() == {"lm-eval", "frame", "studio", "sweep", "gguf", "data", "docs", "dev"}
-    assert all(
-        find_spec(module) is not None for module in ("lm_eval", "pandas", "gguf", "datasets", "pyarrow", "submitit")
-    )
+    assert extras.keys() == {"lm-eval", "frame", "studio", "gguf", "data", "docs", "dev"}
+    assert all(find_spec(module) is not None for module in ("lm_eval", "pandas", "gguf", "datasets", "pyarrow"))
     source = "".join(file.read_text() for file in (ROOT / "src" / "maskwise").rglob("*.py"))
-    assert all(f"'.[{extra}]'" in source for extra in ("frame", "gguf", "data", "studio", "sweep"))
+    assert all(f"'.[{extra}]'" in source for extra in ("frame", "gguf", "data", "studio"))
 
 
 def test_ci_runs_the_readmes_test_command_and_more():

@@ -28,7 +28,6 @@ __all__ = [
     "open",
     "read_run",
     "score",
-    "sweep",
     "toy",
     "train",
     "tune",
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from maskwise.decoding.score import score
     from maskwise.experiments.compare import compare
     from maskwise.experiments.mitigations import cures
-    from maskwise.experiments.sweep.run_sweep import sweep
     from maskwise.experiments.toy import toy
     from maskwise.models.checkpoints.convert import convert
     from maskwise.models.checkpoints.export import export
@@ -68,7 +66,6 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "open": "maskwise.models.checkpoints.opening",
         "read_run": "maskwise.runs.run",
         "score": "maskwise.decoding.score",
-        "sweep": "maskwise.experiments.sweep.run_sweep",
         "toy": "maskwise.experiments.toy",
         "train": "maskwise.training.train",
         "tune": "maskwise.training.tune",

@@ -78,13 +78,11 @@ WRONG = [
     (lambda m: mw.tune(m, PAIRS, "out", settings={"steps": 1}), "settings must be a TuneSettings"),
     (lambda m: mw.train(m, PAIRS, "out", settings={"steps": 1}), "settings must be a TrainSettings"),
     (lambda m: mw.tune(m, PAIRS, "out", warmup=5, steps=5), "warmup 5 is not shorter than steps 5"),
-    (lambda m: mw.sweep(["tiny-llada", "tiny-llada"], dry_run=True), "tiny-llada is named twice"),
     (lambda m: mw.open(m.net), "a network of the class LLaDAModelLM: give it to mw.wrap, with its tokenizer"),
     (lambda m: mw.diagnose(m.net), "a network of the class LLaDAModelLM: give it to mw.wrap, with its tokenizer"),
     (lambda m: mw.compare(["a", "b"]), "takes each model as an argument of its own, like compare(A, B), not a list"),
     (lambda m: mw.wrap(m.net, mask_id=9999), "mask_id 9999 is outside 0..63"),
     (lambda m: mw.wrap(m.net, "ck"), "tokenizer is 'ck': give the loaded tokenizer, not its name"),
-    (lambda m: mw.sweep("tiny-llada", preset="quick"), "give the YAML file of a sweep, or a list of models"),
 ]
 
 
@@ -145,12 +143,12 @@ def test_top_k_at_temperature_0_is_a_notice(small):
 
 def test_a_list_of_models_is_taken_where_the_argument_is_one():
     @checked_arguments
-    def sweep(models: Sequence[str]) -> list[str]:
+    def ask(models: Sequence[str]) -> list[str]:
         return list(models)
 
-    assert sweep(["a", "b"]) == ["a", "b"]
+    assert ask(["a", "b"]) == ["a", "b"]
     with pytest.raises(UserError, match="a model is one name, folder or opened model"):
-        sweep([["a"], "b"])
+        ask([["a"], "b"])
 
 
 def test_a_name_of_another_library_is_explained_only_where_ours_exists():

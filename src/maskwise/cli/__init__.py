@@ -13,7 +13,6 @@ from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report
 from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.reproducing import reproduce
-from maskwise.cli.sweeping import sweep
 from maskwise.cli.training import train, tune
 from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.interrupts import was_interrupted
@@ -77,7 +76,6 @@ COMMANDS: dict[Callable[..., None], str] = {
     models: "List the models: embedded, published, or of a folder.",
     score: "Compute log-likelihoods of given answers, in nats.",
     cures: "Compare mitigations of the sensitivity to masks.",
-    sweep: "Diagnose many models as jobs, here or on Slurm.",
     report: "Draw the report again from run folders.",
     run_card: "Print a run's results as a model card section.",
     reproduce: "Run the settings behind a published score.",

@@ -15,7 +15,7 @@ from maskwise.records.record import Record
 from maskwise.records.reproduced import Reproduction
 from maskwise.records.sample import SampledPrompt
 from maskwise.records.search import Advice, SearchManifest
-from maskwise.scoring.experiment_results import ComparisonResult, Mitigations, SweepResult, Toy
+from maskwise.scoring.experiment_results import ComparisonResult, Mitigations, Toy
 from maskwise.support.typed import Count, Typed
 
 
@@ -205,7 +205,6 @@ OUTPUTS: Mapping[str, type[Typed]] = {
     "verify": Verification,
     "diagnose (one model)": Summary,
     "diagnose (several models), report": Report,
-    "sweep": SweepResult,
     "compare": ComparisonResult,
     "export": Export,
     "generate": GenerationOutput,

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.util import find_spec
-from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -195,18 +194,14 @@ QUESTION_ARGUMENTS = (
 
 
 def run_inputs(**given: Any) -> RunInputs:
-    """Checks the arguments of `diagnose` in QUESTION_ARGUMENTS and reads the files that they name.
-
-    An argument that is left out has its default in `diagnose`.
-    """
+    """Checks the arguments of `diagnose` in QUESTION_ARGUMENTS and reads the files that they name."""
     from maskwise.probes.text import load_text
     from maskwise.runs.settings import chosen_settings, with_tasks, with_templates, with_words
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.rules import TASKS
     from maskwise.tasks.word_sources import load_word_source
 
-    defaults = {name: signature(diagnose).parameters[name].default for name in QUESTION_ARGUMENTS}
-    asked = SimpleNamespace(**defaults | given)
+    asked = SimpleNamespace(**given)
     relevant, data = asked.relevant, asked.data
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(

@@ -137,36 +137,3 @@ class ComparisonResult(Typed, frozen=True, kw_only=True):
     changes: Annotated[dict[str, Changes], Meta(description="of each further model, by label")]
     baseline: Annotated[str, Meta(description="the first model")]
     report: Annotated[str | UnsetType, Meta(description="the page")] = UNSET
-
-
-class SweptJob(Typed, frozen=True, kw_only=True):
-    """A job of a sweep: one model under one of the settings."""
-
-    name: Annotated[str, Meta(description="that of its folder")]
-    model: Annotated[str, Meta(description="as given")]
-    settings: Annotated[str, Meta(description="the name of its settings; empty where all jobs have the same")]
-    folder: Annotated[str, Meta(description="its run folder")]
-    state: Annotated[
-        str, Meta(description="finished, skipped (it was finished before), failed, or planned (with --dry-run)")
-    ]
-    problem: Annotated[str | UnsetType, Meta(description="why it failed, in one line")] = UNSET
-    answers: Annotated[Count, Meta(description="questions under all conditions; 0 of skipped jobs")]
-    tokens: Annotated[Count, Meta(description="of all their prompts, estimated")]
-    seconds: Annotated[float, Meta(description="estimated from tokens and parameters")]
-    scores: Annotated[dict[str, Score], Meta(description="each score by name, where the run is complete")]
-
-
-class SweepResult(Typed, frozen=True, kw_only=True):
-    """sweep --json"""
-
-    out: Annotated[str, Meta(description="the folder of the sweep")]
-    table: Annotated[str | None, Meta(description="the page of all runs; null where none is complete")]
-    executor: Annotated[str, Meta(description="local or slurm")]
-    workers: Annotated[Count, Meta(description="jobs that run at once")]
-    gpus_per_job: Annotated[Count, Meta(description="GPUs of each")]
-    seconds: Annotated[float, Meta(description="estimate for all jobs that are not skipped")]
-    jobs: Annotated[list[SweptJob], Meta(description="in the order given")]
-
-    @property
-    def failed(self) -> list[SweptJob]:
-        return [job for job in self.jobs if job.state == "failed"]
