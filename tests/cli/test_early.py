@@ -97,9 +97,6 @@ WRONG = {
     "diagnose --probes templates --templates missing.yaml": "cannot read missing.yaml",
     "diagnose --probes mask-count --templates missing.yaml": "no probe of this run rewords questions",
     "advise tiny-llada --templates missing.yaml": "cannot read missing.yaml",
-    "reproduce tiny-lada": "did you mean tiny-llada?",
-    "reproduce llada-8b-base-gsm8k": "give --data PATH",
-    "reproduce README.md": "README.md is not valid YAML at line 2: give a card",
     "advise --endpoint http://host --body steps": "--body ['steps']: write each field once, as NAME=VALUE,VALUE",
     "advise --endpoint http://host --body model=a,b": "--body model: maskwise writes this field itself",
     "advise --endpoint http://host --temperatures hot": "--temperatures hot: give numbers",
@@ -137,7 +134,6 @@ WRONG = {
     "compare run-a run-b --quick": "--quick is for models",
     "compare run-a run-b --no-check-weights": "--no-check-weights is for models: leave it out, run folders are",
     "compare run-a run-b --device cuda": "--device is for models",
-    "reproduce tiny-llada --data old.jsonl": "brings its own questions: leave --data out",
     "tune tiny-llada --data mute.jsonl --steps 4 --warmup 4": "--warmup 4 is not shorter than --steps 4: lower it",
     "generate tiny-llada hi --tau 0.8": "--tau: use --parameter tau=0.8",
     "report README.md": "nor does it hold any: give the folder that maskwise diagnose wrote",
@@ -339,7 +335,6 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
         f"export tiny-llada+ma --out {path}",
         f"convert tiny-qwen --out {path}",
         f"cures --adapter {path}",
-        f"reproduce {path}",
     ]
     code = CODE.replace("found = {}", "import os\nfound = {}\nif os.access('closed', os.X_OK): os.setuid(65534)")
     # The folders above belong to this user alone: entered before the rights are given up, and named from there.

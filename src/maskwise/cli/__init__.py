@@ -12,7 +12,6 @@ from maskwise.cli.decoding import generate, score
 from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, run_card, toy
 from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
-from maskwise.cli.reproducing import reproduce
 from maskwise.cli.training import train, tune
 from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.interrupts import was_interrupted
@@ -78,7 +77,6 @@ COMMANDS: dict[Callable[..., None], str] = {
     cures: "Compare mitigations of the sensitivity to masks.",
     report: "Draw the report again from run folders.",
     run_card: "Print a run's results as a model card section.",
-    reproduce: "Run the settings behind a published score.",
     convert: "Turn an autoregressive checkpoint into a masked diffusion one.",
     train: "Train a masked diffusion model on documents.",
     export: "Merge an adapter into its checkpoint.",

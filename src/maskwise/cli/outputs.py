@@ -12,7 +12,6 @@ from maskwise.models.checkpoints.catalog import Checkpoint
 from maskwise.probes.section import Summary
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record
-from maskwise.records.reproduced import Reproduction
 from maskwise.records.sample import SampledPrompt
 from maskwise.records.search import Advice, SearchManifest
 from maskwise.scoring.experiment_results import ComparisonResult, Mitigations, Toy
@@ -209,7 +208,6 @@ OUTPUTS: Mapping[str, type[Typed]] = {
     "export": Export,
     "generate": GenerationOutput,
     "score": Likelihoods,
-    "reproduce": Reproduction,
     "advise (also advice.json)": Advice,
     "tune (also result.json)": Tuning,
     "train (also result.json)": Pretraining,
