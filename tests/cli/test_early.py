@@ -127,7 +127,8 @@ WRONG = {
     "cures --points 0": "--points must be at least 1",
     "report nowhere": "nowhere is not a run folder",
     "report tiny-llada": "run maskwise diagnose first, and give the folder it writes",
-    "run-card tiny-llada": "run maskwise diagnose first, and give the folder it writes",
+    "report tiny-llada --card": "run maskwise diagnose first, and give the folder it writes",
+    "report notes --card --sort mask_tax": "--card prints Markdown of one folder",
     "report notes notes": "notes is named twice: name each folder once",
     "diagnose --probes mask-count,mask-count": "the probe mask-count is named twice",
     "compare run-a run-b --points 50": "--points is for models: leave it out, run folders are compared as they are",
@@ -284,7 +285,7 @@ LONG = "a" * 300
     "command",
     [
         f"report {LONG}",
-        f"run-card {LONG}",
+        f"report {LONG} --card",
         f"compare {LONG} tiny-llada",
         f"diagnose tiny-llada --adapter {LONG}",
         f"diagnose tiny-llada --data gsm8k={LONG}",
@@ -318,7 +319,7 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
     path = tmp_path / "closed" / "x"
     lines = [
         f"report {path}",
-        f"run-card {path}",
+        f"report {path} --card",
         f"diagnose --words {path}",
         f"diagnose --out {path}",
         f"diagnose --data gsm8k={path}",

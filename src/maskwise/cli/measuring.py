@@ -228,31 +228,24 @@ def report(
         str | None, typer.Option(help="With several runs: sort the table by this column, such as mask_tax.")
     ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Sort with the largest first.")] = False,
+    card: Annotated[
+        bool, typer.Option("--card", help="Print a model card section of one folder instead; nothing is written.")
+    ] = False,
     json: common.Json = False,
 ) -> None:
     """Draw the report again from run folders; several runs share one table and one page."""
+    if card:
+        if len(folders) > 1 or (out, sort, reverse, json) != (None, None, False, False):
+            raise UserError("--card prints Markdown of one folder: leave other folders and options out")
+        from maskwise.report.words.card import run_card_of
+
+        return echo(run_card_of(folders[0]).rstrip("\n"))
     from maskwise.report.pages.redraw import print_redrawn, redraw
 
     drawn = redraw(folders, out, sort, reverse)
     for problem in drawn.left_out:
         echo(f"maskwise: left out: {one_line(problem.as_typed)}", err=True)
     return print_json(drawn.summary) if json else print_redrawn(drawn)
-
-
-def run_card(
-    folder: Annotated[Path, typer.Argument(help="A folder written by maskwise diagnose or advise.")],
-    out: Annotated[Path | None, typer.Option("--out", help="File to write it to; by default it is printed.")] = None,
-) -> None:
-    """Print a run's results as a model card section: mask sensitivity, locality, and the settings of every number."""
-    from maskwise.report.words.card import run_card_of
-    from maskwise.support.files import replace_file, writing
-
-    text = run_card_of(folder)
-    if out is None:
-        return echo(text.rstrip("\n"))
-    with writing(out, "name another file with --out"):
-        replace_file(out, [text])
-    echo(one_line(out))
 
 
 def compare(
