@@ -11,7 +11,7 @@ from maskwise.cli import common
 from maskwise.cli.common import LARGEST_SEED, device_limits, echo, for_results, print_json, whole_numbers
 from maskwise.cli.early import check_models, embedded, named_data, refuse_without_models
 from maskwise.cli.renamed import CommandWithOldNames
-from maskwise.support.errors import UserError, flag
+from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
@@ -31,33 +31,6 @@ class ListsProbes(CommandWithOldNames):
         with formatter.section("Probes (* with --quick, + by default; --full runs all)"):
             named = [(probe, "*" * ("quick" in probe.presets) + "+" * ("default" in probe.presets)) for probe in PROBES]
             formatter.write_dl([(probe.name + marks, probe.about) for probe, marks in named])
-
-
-OF_ENDPOINTS = {"endpoint": None, "model": None, "concurrency": 4, "canvas": None, "steps": None, "strategy": None}
-OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens", "tensor_parallel")
-
-
-def refuse_served(given: dict[str, Any]) -> None:
-    """Options of a server's model without a server."""
-    for name, value in given.items():
-        if value != OF_ENDPOINTS[name]:
-            raise UserError(f"{flag(name)} goes with --endpoint: give the address of a server, or leave it out")
-
-
-def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:
-    """Options of a model that is opened here, which a server's does not take."""
-    if models:
-        raise UserError(f"--endpoint measures what a server offers: leave {models[0]} out, and name it with --model")
-    for name in OF_OPENED:
-        if given.get(name) not in ((None, 1) if name == "tensor_parallel" else (None, False, "auto")):
-            raise UserError(f"{flag(name)} is for a model opened here: leave it or --endpoint out")
-
-
-def server_of(given: dict[str, Any]) -> Any:
-    from maskwise.runs.endpoint import Endpoint, UserStated
-
-    stated = UserStated(given.get("canvas"), given.get("steps"), given.get("strategy"))
-    return Endpoint(given["endpoint"], given["model"], given["concurrency"], stated)
 
 
 def command_line() -> str:
@@ -122,18 +95,6 @@ def diagnose(
     tensor_parallel: Annotated[
         int, typer.Option(min=1, help="Under torchrun: processes per copy of the model; copies share the questions.")
     ] = 1,
-    endpoint: common.EndpointUrl = None,
-    model: common.ServedModel = None,
-    concurrency: common.Concurrency = 4,
-    canvas: Annotated[
-        int | None, typer.Option(min=1, help="With --endpoint: masks on the canvas, if the server does not report it.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="With --endpoint: denoising steps, if the server does not report them.")
-    ] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="With --endpoint: unmasking strategy, if the server does not report it.")
-    ] = None,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest detectable difference; no model is opened.")
     ] = False,
@@ -147,7 +108,7 @@ def diagnose(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in (*OF_ENDPOINTS, "models", "quick", "full", "paper", "power", "verbose", "json")
+        if name not in ("models", "quick", "full", "paper", "power", "verbose", "json")
     }
     names = models or ["tiny-llada"]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -167,12 +128,7 @@ def diagnose(
         raise UserError("--precision asks as many questions as it takes: leave it or --power out")
     if power:
         return _print_power(settings, words, leave_out=words is not None and probes is None, json=json)
-    served = {name: value for name, value in locals().items() if name in OF_ENDPOINTS}
-    if endpoint is None:
-        refuse_served(served)
-        check_models(names, adapter, dtype, weights)
-    else:
-        refuse_local(models, given)
+    check_models(names, adapter, dtype, weights)
     from maskwise.runs.run import diagnose as run_probes
 
     if len(names) > 1:  # each, before the first is asked
@@ -183,7 +139,7 @@ def diagnose(
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
-    runs = [run_probes(name, **given) for name in (names if endpoint is None else [server_of(served)])]
+    runs = [run_probes(name, **given) for name in names]
     from maskwise.runs.runner import join_crew
 
     if not join_crew().is_first:
