@@ -78,7 +78,6 @@ def test_a_report_is_drawn_without_torch():
         (["diagnose", "--pints", "3"], "--points"),
         (["diagnose", "--points", "three"], "--points"),
         (["diagnoze"], "diagnose"),
-        (["cures", "tiny-llada", "tiny-dream"], "tiny-dream"),
         (["score", "tiny-llada"], "--data"),
     ],
 )

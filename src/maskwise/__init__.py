@@ -21,7 +21,6 @@ __all__ = [
     "advise",
     "compare",
     "convert",
-    "cures",
     "diagnose",
     "export",
     "generate",
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from maskwise.decoding.generate import generate
     from maskwise.decoding.score import score
     from maskwise.experiments.compare import compare
-    from maskwise.experiments.mitigations import cures
     from maskwise.experiments.toy import toy
     from maskwise.models.checkpoints.convert import convert
     from maskwise.models.checkpoints.export import export
@@ -59,7 +57,6 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "advise": "maskwise.advice.advise",
         "compare": "maskwise.experiments.compare",
         "convert": "maskwise.models.checkpoints.convert",
-        "cures": "maskwise.experiments.mitigations",
         "diagnose": "maskwise.runs.run",
         "export": "maskwise.models.checkpoints.export",
         "generate": "maskwise.decoding.generate",

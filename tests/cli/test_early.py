@@ -64,7 +64,6 @@ WRONG = {
     "generate tiny-llada hi -n -3": "max_new_tokens -3 leaves nothing to generate",
     "generate tiny-llada hi --block 0": "block 0 holds no token",
     "generate tiny-llada hi -n 4 --block 3": "block 3 does not divide max_new_tokens 4",
-    "cures tiny-qwen": "tiny-qwen is autoregressive: it has no masks",
     "diagnose tiny-llada --adapter tiny-dream": "tiny-dream is an embedded model: name it as the model",
     "score tiny-llada --data missing.jsonl --samples 0": "'--samples'",
     "tune tiny-llada --data missing.jsonl": "there is no data file missing.jsonl",
@@ -76,7 +75,6 @@ WRONG = {
     "diagnose --out model": "model is the folder of a model: choose another --out",
     "compare tiny-llada tiny-dream --out model": "model is the folder of a model",
     "advise tiny-llada --out model": "model is the folder of a model",
-    "cures --out /dev/null/x": "cannot write into /dev/null/x",
     "toy --out /dev/null": "cannot write into /dev/null: not a folder you may write to",
     "export tiny-llada+ma --out /dev/null/x": "cannot write into /dev/null/x",
     "convert tiny-qwen --out /dev/null/x": "cannot write into /dev/null/x",
@@ -111,7 +109,6 @@ WRONG = {
     "advise tiny-llada --data missing.jsonl --exact": "cannot read missing.jsonl",
     "advise tiny-llada --judge tiny-qwn": "did you mean tiny-qwen?",
     "compare tiny-llada tiny-dram": "did you mean tiny-dream?",
-    "cures --points 0": "--points must be at least 1",
     "report nowhere": "nowhere is not a run folder",
     "report tiny-llada": "run maskwise diagnose first, and give the folder it writes",
     "report tiny-llada --card": "run maskwise diagnose first, and give the folder it writes",
@@ -210,7 +207,7 @@ def test_names_are_met_by_the_nearest_known_one():
 
 
 def test_help_says_types_and_ranges_in_words_and_lists_the_choices():
-    for command in ("generate", "diagnose", "tune", "train", "score", "cures", "advise"):
+    for command in ("generate", "diagnose", "tune", "train", "score", "advise"):
         text = CliRunner().invoke(app, [command, "--help"]).stdout
         assert not {"<int", "<str", "<float", "x>=", "<=x"} & set(text.split()) and "<=x" not in text, command
     assert "[default: 0; 0 or more]" in " ".join(CliRunner().invoke(app, ["score", "--help"]).stdout.split())
@@ -322,7 +319,6 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
         f"export tiny-llada --adapter {path} --out new",
         f"export tiny-llada+ma --out {path}",
         f"convert tiny-qwen --out {path}",
-        f"cures --adapter {path}",
     ]
     code = CODE.replace("found = {}", "import os\nfound = {}\nif os.access('closed', os.X_OK): os.setuid(65534)")
     # The folders above belong to this user alone: entered before the rights are given up, and named from there.

@@ -11,11 +11,8 @@ from typer.testing import CliRunner
 
 from helpers.masked_lms import framing_tokenizer, save_masked_lm
 from maskwise.cli import app
-from maskwise.experiments import mitigations
-from maskwise.experiments.mitigations import Exam
 from maskwise.lm_eval.model import MaskwiseLM
 from maskwise.lm_eval.tasks import FOLDER
-from maskwise.tasks.rules import TASKS
 
 PROBES = (
     "natural-text,marginals,total-correlation,order,attribution,mask-attribution,attention,mask-count,filler,location,"
@@ -58,14 +55,6 @@ def test_a_masked_language_model_goes_through_every_command(model, tmp_path):
     run("export", model, "--adapter", "tuned", "--out", "merged")
     assert run("generate", "merged", "Once upon a time", "-n", 4)
     run("compare", model, "merged", "--quick", "--points", 1, "--out", "compared")
-
-
-@pytest.mark.slow
-def test_mitigations_are_compared_but_the_one_that_changes_attention(model, monkeypatch):
-    monkeypatch.setattr(mitigations, "DEFAULT", Exam(relevant=1, distractors=0, tasks=TASKS[:1]))
-    found = {one["cure"]: one for one in json.loads(run("cures", model, "--points", 1, "--json"))["cures"]}
-    assert found["biased mask keys"]["accuracy"] is None
-    assert found["soft masking"]["accuracy"] is not None and found["growing canvas"]["accuracy"] is not None
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import typer.core
 from maskwise.cli.advising import advise
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
-from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, toy
+from maskwise.cli.measuring import ListsProbes, compare, diagnose, report, toy
 from maskwise.cli.playing import studio
 from maskwise.cli.renamed import CommandWithOldNames, in_words
 from maskwise.cli.training import train, tune
@@ -74,7 +74,6 @@ COMMANDS: dict[Callable[..., None], str] = {
     compare: "Compare models, for example before and after tuning.",
     models: "List the models: embedded, published, or of a folder.",
     score: "Compute log-likelihoods of given answers, in nats.",
-    cures: "Compare mitigations of the sensitivity to masks.",
     report: "Draw the report again from run folders.",
     convert: "Turn an autoregressive checkpoint into a masked diffusion one.",
     train: "Train a masked diffusion model on documents.",

@@ -1,4 +1,4 @@
-"""Commands that measure: one model, several compared, the toy experiment, the comparison of mitigations."""
+"""Commands that measure: one model, several compared, the toy experiment."""
 
 import shlex
 import sys
@@ -9,7 +9,7 @@ import typer
 
 from maskwise.cli import common
 from maskwise.cli.common import LARGEST_SEED, device_limits, echo, for_results, print_json, whole_numbers
-from maskwise.cli.early import check_models, embedded, named_data, refuse_without_models
+from maskwise.cli.early import check_models, named_data, refuse_without_models
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -267,43 +267,3 @@ def toy(
     folder = out or Path("runs") / "toy"
     found = run_toy(seed, out=folder)
     return print_json(found) if json else print_result(toy_result(found), folder)
-
-
-def cures(
-    model: common.ModelName = "tiny-llada",
-    adapter: Annotated[
-        list[str] | None, typer.Option(help="An adapter made by `tune`; may be repeated; by default the embedded one.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.", callback=for_results)
-    ] = None,
-    points: Annotated[int | None, typer.Option(help="Questions per task.  [1 or more]")] = None,
-    seed: Seed = 0,
-    dtype: common.Dtype = "auto",
-    device: common.Device = None,
-    check_weights: common.CheckWeights = True,
-    any_base: common.AnyBase = False,
-    json: common.Json = False,
-) -> None:
-    """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
-    given = {name: value for name, value in locals().items() if name not in ("out", "json")}
-    if points is not None and points < 1:
-        raise UserError(f"--points must be at least 1, not {points}")
-    check_models([model], None, dtype)
-    if (known := embedded(model)) and known.causal:
-        raise UserError(f"{model} is autoregressive: it has no masks that could distract it")
-    for one in adapter or []:
-        check_models([model], one, dtype)
-    with collection_paused():
-        from maskwise.experiments.mitigations import cures as compare_cures
-        from maskwise.report.pages.mitigations_page import cures_result
-        from maskwise.report.pages.results import print_result
-        from maskwise.scoring.experiment_results import Mitigations
-        from maskwise.support.typed import convert
-
-    folder = out or Path("runs") / f"cures-{Path(model).name}"
-    try:
-        found = compare_cures(**given, out=folder)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the answers so far are kept, the same command goes on from there") from None
-    return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -14,7 +14,7 @@ from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record
 from maskwise.records.sample import SampledPrompt
 from maskwise.records.search import Advice, SearchManifest
-from maskwise.scoring.experiment_results import ComparisonResult, Mitigations, Toy
+from maskwise.scoring.experiment_results import ComparisonResult, Toy
 from maskwise.support.typed import Count, Typed
 
 
@@ -212,5 +212,4 @@ OUTPUTS: Mapping[str, type[Typed]] = {
     "tune (also result.json)": Tuning,
     "train (also result.json)": Pretraining,
     "toy (also toy.json)": Toy,
-    "cures (also cures.json)": Mitigations,
 }
