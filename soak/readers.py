@@ -19,7 +19,6 @@ from maskwise.advice.search_folder import begin, read_answers, read_plan
 from maskwise.decoding.prompt_files import read_prompts, read_requests
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.decoding.score import score_requests
-from maskwise.experiments.tuned_adapters import with_method
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.checkpoints.export import _refuse_outside_links, beside_the_weights
@@ -89,7 +88,6 @@ def readers() -> list[Reader]:
         Reader("gguf", _gguf, ("model.gguf",), _opened, 2),
         Reader("documents", _documents, ("documents.jsonl",), documents("documents.jsonl", "documents"), 4),
         Reader("plain documents", _documents, ("documents.txt",), documents("documents.txt", "full")),
-        Reader("training", _adapter, ("training.json",), lambda folder: with_method(None, folder)),
         Reader("pairs", _pairs, ("pairs.jsonl",), tokenized),
         Reader("chats", _pairs, ("columns.json",), chats),
         Reader("text", _pairs, ("text.txt",), lambda folder: read_pairs(folder / "text.txt")),

@@ -25,7 +25,6 @@ EXTRAS = {
     "fastapi": "studio",
     "uvicorn": "studio",
     "pyarrow": "data",
-    "submitit": "sweep",
 }
 
 

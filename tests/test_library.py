@@ -16,10 +16,7 @@ from maskwise.decoding.strategies import STRATEGIES
 from maskwise.models.generation import GenerateArguments, OtherNames
 from maskwise.models.interface import ModelInterface
 
-NAMES = (
-    "open wrap convert export generate score diagnose advise compare cures sweep tune train toy read_run Model Run "
-    "UserError"
-)
+NAMES = "open wrap convert export generate score diagnose advise compare tune train toy read_run Model Run UserError"
 PUBLIC = set(NAMES.split())
 SCRIPT = ROOT / "tests" / "data" / "user_script.py"
 # What mypy would read for a minute, and what a user's script has nothing to do with.
@@ -118,7 +115,6 @@ def test_a_model_says_what_it_is_and_what_to_call():
         (lambda: mw.diagnose("tiny-llada", points=1, precision=2), "precision and points exclude each other"),
         (lambda: mw.generate("tiny-llada", "hi", chat=True), "has no chat template: use chat=False"),
         (lambda: mw.advise("tiny-llada", [{"prompt": "a", "answer": "b"}]), "judged: exact, pattern REGEX, function"),
-        (lambda: mw.cures("tiny-llada", points=0), "points must be at least 1, not 0"),
         (lambda: mw.export("tiny-llada", "out"), "give one with adapter"),
     ],
 )
@@ -153,16 +149,12 @@ def test_every_public_function_tells_its_arguments_and_has_an_example():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("names", "lines"), [({"cures"}, 3), (public_objects().keys() - {"cures"}, 37)])
-def test_every_example_runs(names, lines, tmp_path, monkeypatch):
-    """The example of `cures` takes half of the time, so it is a test of its own."""
+def test_every_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(verbose=False)
     said: list[str] = []
     for name, member in public_objects().items():
-        if name not in names:
-            continue
         for example in finder.find(member.fget if isinstance(member, property) else member, name):
             runner.run(example, out=said.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(said)
-    assert runner.tries >= lines
+    assert runner.tries >= 34

@@ -17,7 +17,7 @@ from helpers.wheel import ROOT, build_wheel
 from maskwise.cli import app
 from maskwise.support.garbage_collection import collection_paused
 
-HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2", "accelerate", "submitit")
+HEAVY = ("torch", "transformers", "numpy", "peft", "matplotlib", "scipy", "sklearn", "jinja2", "accelerate")
 
 
 @pytest.mark.slow  # builds it: a quarter of a minute
@@ -73,7 +73,6 @@ def test_a_report_is_drawn_without_torch():
         (["diagnose", "--pints", "3"], "--points"),
         (["diagnose", "--points", "three"], "--points"),
         (["diagnoze"], "diagnose"),
-        (["cures", "tiny-llada", "tiny-dream"], "tiny-dream"),
         (["score", "tiny-llada"], "--data"),
     ],
 )
@@ -137,28 +136,13 @@ def test_imports_pause_the_garbage_collector_and_leave_it_as_it_was():
         gc.enable()
 
 
-@pytest.mark.slow
-def test_diagnose_imports_nothing_for_sweeps_or_servers(tmp_path):
-    words = ["diagnose", "tiny-llada", "--quick", "--probes", "mask-count", "--points", "1", "--distractors", "2"]
-    unused = ("submitit", "maskwise.experiments.sweep", "maskwise.runs.endpoint", "maskwise.support.http_json")
-    code = (
-        f"import sys; sys.argv = ['maskwise', *{words}, '--out', {str(tmp_path / 'run')!r}]\n"
-        "from maskwise.start import main\n"
-        "try: main()\nexcept SystemExit as stop: assert not stop.code\n"
-        f"for name in {unused}:\n    assert name not in sys.modules, name\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_every_extra_is_a_package_that_something_needs_and_says_so():
     """Each is installed here, where its tests run (studio and docs by `make slow`); what misses it names the extra."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras.keys() == {"lm-eval", "frame", "studio", "sweep", "gguf", "data", "docs", "dev"}
-    assert all(
-        find_spec(module) is not None for module in ("lm_eval", "pandas", "gguf", "datasets", "pyarrow", "submitit")
-    )
+    assert extras.keys() == {"lm-eval", "frame", "studio", "gguf", "data", "docs", "dev"}
+    assert all(find_spec(module) is not None for module in ("lm_eval", "pandas", "gguf", "datasets", "pyarrow"))
     source = "".join(file.read_text() for file in (ROOT / "src" / "maskwise").rglob("*.py"))
-    assert all(f"'.[{extra}]'" in source for extra in ("frame", "gguf", "data", "studio", "sweep"))
+    assert all(f"'.[{extra}]'" in source for extra in ("frame", "gguf", "data", "studio"))
 
 
 def test_ci_runs_the_readmes_test_command_and_more():

@@ -20,14 +20,12 @@ __all__ = [
     "advise",
     "compare",
     "convert",
-    "cures",
     "diagnose",
     "export",
     "generate",
     "open",
     "read_run",
     "score",
-    "sweep",
     "toy",
     "train",
     "tune",
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from maskwise.decoding.generate import generate
     from maskwise.decoding.score import score
     from maskwise.experiments.compare import compare
-    from maskwise.experiments.mitigations import cures
-    from maskwise.experiments.sweep.run_sweep import sweep
     from maskwise.experiments.toy import toy
     from maskwise.models.checkpoints.convert import convert
     from maskwise.models.checkpoints.export import export
@@ -58,14 +54,12 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "advise": "maskwise.advice.advise",
         "compare": "maskwise.experiments.compare",
         "convert": "maskwise.models.checkpoints.convert",
-        "cures": "maskwise.experiments.mitigations",
         "diagnose": "maskwise.runs.run",
         "export": "maskwise.models.checkpoints.export",
         "generate": "maskwise.decoding.generate",
         "open": "maskwise.models.checkpoints.opening",
         "read_run": "maskwise.runs.run",
         "score": "maskwise.decoding.score",
-        "sweep": "maskwise.experiments.sweep.run_sweep",
         "toy": "maskwise.experiments.toy",
         "train": "maskwise.training.train",
         "tune": "maskwise.training.tune",

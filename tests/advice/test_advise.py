@@ -342,12 +342,20 @@ def test_an_advice_file_of_a_stranger_is_one_line(whole, tmp_path, damage):
         (tmp_path / "advice.json").write_text(json.dumps(written | {"confirmed": rows}))
         with pytest.raises(UserError, match=rf"confirmed\[0\].{lost} is missing"):
             read_search(tmp_path)
+    (tmp_path / "advice.json").unlink()
+    with pytest.raises(UserError, match="has not ended"):
+        read_search(tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"versions": [7]}))
     with pytest.raises(UserError, match="versions: expected object, got array"):
         read_search(tmp_path)
-    (tmp_path / "advice.json").unlink()
-    with pytest.raises(UserError, match="has not ended"):
+
+
+def test_a_search_of_a_servers_model_is_refused_by_the_commit_that_reads_it(whole, tmp_path):
+    manifest = json.loads((Path(whole[0]["folder"]) / "manifest.json").read_text())
+    manifest["identity"]["model"]["served"] = {"stated_by": {}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="cc8a75cd"):
         read_search(tmp_path)
 
 

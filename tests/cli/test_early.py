@@ -64,7 +64,6 @@ WRONG = {
     "generate tiny-llada hi -n -3": "max_new_tokens -3 leaves nothing to generate",
     "generate tiny-llada hi --block 0": "block 0 holds no token",
     "generate tiny-llada hi -n 4 --block 3": "block 3 does not divide max_new_tokens 4",
-    "cures tiny-qwen": "tiny-qwen is autoregressive: it has no masks",
     "diagnose tiny-llada --adapter tiny-dream": "tiny-dream is an embedded model: name it as the model",
     "score tiny-llada --data missing.jsonl --samples 0": "'--samples'",
     "tune tiny-llada --data missing.jsonl": "there is no data file missing.jsonl",
@@ -76,7 +75,6 @@ WRONG = {
     "diagnose --out model": "model is the folder of a model: choose another --out",
     "compare tiny-llada tiny-dream --out model": "model is the folder of a model",
     "advise tiny-llada --out model": "model is the folder of a model",
-    "cures --out /dev/null/x": "cannot write into /dev/null/x",
     "toy --out /dev/null": "cannot write into /dev/null: not a folder you may write to",
     "export tiny-llada+distracted --out /dev/null/x": "cannot write into /dev/null/x",
     "convert tiny-qwen --out /dev/null/x": "cannot write into /dev/null/x",
@@ -86,28 +84,12 @@ WRONG = {
     "train tiny-llada --data missing --out out": "there is no data file missing",
     "train tiny-llada --data missing --out out --objective nelbow": "did you mean nelbo?",
     "diagnose tiny-lada": "did you mean tiny-llada?",
-    "diagnose --endpoint localhost:8000": "--endpoint takes an address such as http://localhost:8000/v1",
-    "diagnose --endpoint http://a:b@host": "put the API key into the environment as MASKWISE_API_KEY",
-    "diagnose --endpoint http://host --dtype float32": "--dtype is for a model opened here",
-    "diagnose tiny-llada --endpoint http://host": "leave tiny-llada out",
-    "diagnose --steps 8": "--steps goes with --endpoint",
     "diagnose --points 0": "--points must be at least 1",
     "diagnose --probes mask-cont": "did you mean mask-count?",
     "diagnose --words missing.json": "cannot read missing.json",
     "diagnose --probes templates --templates missing.yaml": "cannot read missing.yaml",
     "diagnose --probes mask-count --templates missing.yaml": "no probe of this run rewords questions",
     "advise tiny-llada --templates missing.yaml": "cannot read missing.yaml",
-    "reproduce tiny-lada": "did you mean tiny-llada?",
-    "reproduce llada-8b-base-gsm8k": "give --data PATH",
-    "reproduce README.md": "README.md is not valid YAML at line 2: give a card",
-    "advise --endpoint http://host --body steps": "--body ['steps']: write each field once, as NAME=VALUE,VALUE",
-    "advise --endpoint http://host --body model=a,b": "--body model: maskwise writes this field itself",
-    "advise --endpoint http://host --temperatures hot": "--temperatures hot: give numbers",
-    "advise --endpoint http://host --data missing.jsonl --exact": "cannot read missing.jsonl",
-    "advise": "name a model, or the address of a server with --endpoint",
-    "advise tiny-llada --max-tokens 8": "--max-tokens goes with --endpoint",
-    "advise tiny-llada --concurrency 2": "--concurrency goes with --endpoint",
-    "advise --endpoint http://host --device cpu": "--device is for a model opened here",
     "advise tiny-lada": "did you mean tiny-llada?",
     "advise tiny-llada --rules low-confidence,bets": "unknown unmasking strategy 'bets'",
     "advise tiny-llada --rules threshold:tua=1": "has no parameter 'tua'",
@@ -127,17 +109,16 @@ WRONG = {
     "advise tiny-llada --data missing.jsonl --exact": "cannot read missing.jsonl",
     "advise tiny-llada --judge tiny-qwn": "did you mean tiny-qwen?",
     "compare tiny-llada tiny-dram": "did you mean tiny-dream?",
-    "cures --points 0": "--points must be at least 1",
     "report nowhere": "nowhere is not a run folder",
     "report tiny-llada": "run maskwise diagnose first, and give the folder it writes",
-    "run-card tiny-llada": "run maskwise diagnose first, and give the folder it writes",
+    "report tiny-llada --card": "run maskwise diagnose first, and give the folder it writes",
+    "report notes --card --sort mask_tax": "--card prints Markdown of one folder",
     "report notes notes": "notes is named twice: name each folder once",
     "diagnose --probes mask-count,mask-count": "the probe mask-count is named twice",
     "compare run-a run-b --points 50": "--points is for models: leave it out, run folders are compared as they are",
     "compare run-a run-b --quick": "--quick is for models",
     "compare run-a run-b --no-check-weights": "--no-check-weights is for models: leave it out, run folders are",
     "compare run-a run-b --device cuda": "--device is for models",
-    "reproduce tiny-llada --data old.jsonl": "brings its own questions: leave --data out",
     "tune tiny-llada --data mute.jsonl --steps 4 --warmup 4": "--warmup 4 is not shorter than --steps 4: lower it",
     "generate tiny-llada hi --tau 0.8": "--tau: use --parameter tau=0.8",
     "report README.md": "nor does it hold any: give the folder that maskwise diagnose wrote",
@@ -226,7 +207,7 @@ def test_names_are_met_by_the_nearest_known_one():
 
 
 def test_help_says_types_and_ranges_in_words_and_lists_the_choices():
-    for command in ("generate", "diagnose", "tune", "train", "score", "cures", "advise"):
+    for command in ("generate", "diagnose", "tune", "train", "score", "advise"):
         text = CliRunner().invoke(app, [command, "--help"]).stdout
         assert not {"<int", "<str", "<float", "x>=", "<=x"} & set(text.split()) and "<=x" not in text, command
     assert "[default: 0; 0 or more]" in " ".join(CliRunner().invoke(app, ["score", "--help"]).stdout.split())
@@ -288,7 +269,7 @@ LONG = "a" * 300
     "command",
     [
         f"report {LONG}",
-        f"run-card {LONG}",
+        f"report {LONG} --card",
         f"compare {LONG} tiny-llada",
         f"diagnose tiny-llada --adapter {LONG}",
         f"diagnose tiny-llada --data gsm8k={LONG}",
@@ -322,7 +303,7 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
     path = tmp_path / "closed" / "x"
     lines = [
         f"report {path}",
-        f"run-card {path}",
+        f"report {path} --card",
         f"diagnose --words {path}",
         f"diagnose --out {path}",
         f"diagnose --data gsm8k={path}",
@@ -338,8 +319,6 @@ def test_a_folder_that_may_not_be_entered_is_one_line(tmp_path):
         f"export tiny-llada --adapter {path} --out new",
         f"export tiny-llada+distracted --out {path}",
         f"convert tiny-qwen --out {path}",
-        f"cures --adapter {path}",
-        f"reproduce {path}",
     ]
     code = CODE.replace("found = {}", "import os\nfound = {}\nif os.access('closed', os.X_OK): os.setuid(65534)")
     # The folders above belong to this user alone: entered before the rights are given up, and named from there.

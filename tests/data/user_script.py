@@ -32,5 +32,5 @@ def main(pairs: Sequence[dict[str, str]]) -> int:
     converted: Path = mw.convert("tiny-qwen", "converted", shift=False)
     print(merged, converted, mw.wrap(model.core, model.tokenizer).window)
     advice: str = mw.advise(model, pairs, exact=True, budget=5)["sentence"]
-    print(advice, mw.cures("tiny-llada", points=1)["n"], mw.toy(seed=1).marginals["A"], mw.__version__)
+    print(advice, mw.toy(seed=1).marginals["A"], mw.__version__)
     return 0

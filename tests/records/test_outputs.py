@@ -1,6 +1,6 @@
 """What commands print with --json, and the files they write, are what the schema says: no field more, none less.
 
-Those of advise, compare, cures, toy and verify are held against it where their tests run them.
+Those of advise, compare, toy and verify are held against it where their tests run them.
 """
 
 import json

@@ -335,7 +335,7 @@ def test_every_probe_says_what_its_records_hold():
 
 
 def test_answers_without_probabilities_are_records_too(tmp_path):
-    """An endpoint may give none: the accuracy is summed up, and what was not measured is left out."""
+    """The accuracy is summed up, and what was not measured is left out."""
     start_run(tmp_path, MANIFEST)
     bare = {name: value for name, value in record(0).items() if name not in ("confidence", "entropy", "nll")}
     append(tmp_path, 0, [bare, bare | {"point": 1}])

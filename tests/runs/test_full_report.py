@@ -126,7 +126,7 @@ def test_the_full_set_of_probes_runs_through_to_the_page_and_the_card(name, data
         wanted = {section.name or probe.name for section in probe.sections if not section.side_by_side}
         assert wanted <= shown if probe.name in ran else not wanted & shown, probe.name
 
-    card = CliRunner().invoke(app, ["run-card", str(folder)])
+    card = CliRunner().invoke(app, ["report", str(folder), "--card"])
     assert card.exit_code == 0 and card.stdout.startswith("#"), card.output
 
 

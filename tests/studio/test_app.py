@@ -21,7 +21,7 @@ def values(app):
 
 def test_the_page_is_built_without_opening_a_model(tmp_path):
     shelf = Shelf([str(tmp_path / "no-such-model")])
-    shown = values(build_app(shelf, tmp_path))
+    shown = values(build_app(shelf))
     with pytest.raises(UserError):
         shelf.take(shelf.names[0])
     assert any("Opening the model" in value and "Answer:[" in value for value in shown)

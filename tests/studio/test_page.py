@@ -6,8 +6,6 @@ from importlib.util import find_spec
 import pytest
 from soak.studio import running_studio
 
-from helpers.report_runs import mask_probes, write_run
-
 CHROMIUM = shutil.which("chromium")
 HOSTILE = (
     "<img src=x onerror='window.hit=1'><script>window.hit=1</script>${window.hit=1}"
@@ -27,10 +25,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("studio")
-    write_run(folder / "runs" / "before", mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2])
-    write_run(folder / "runs" / "after", mask_probes([8, 9, 7, 8], [8, 9, 7, 8])[:2])
-    with running_studio(folder) as (found, _):
+    with running_studio(tmp_path_factory.mktemp("studio")) as (found, _):
         yield found
 
 
@@ -162,23 +157,6 @@ def test_a_strategy_has_its_own_sliders_and_a_wrong_setting_is_a_toast_that_keep
     assert "klass, tau=0.5, eps=0.01" in page.locator("#right").inner_text()
 
 
-def test_run_folders_are_listed_sorted_opened_and_compared(page):
-    page.get_by_role("tab", name="Runs").click()
-    cells = '#runs [data-testid^="cell"][data-testid$="-0"]'
-    names = f"[...document.querySelectorAll('{cells}')].map(e => e.innerText.trim())"
-    page.locator("#runs").get_by_text("Mask tax").first.wait_for()
-    for direction, expected in (("descending", "before,after"), ("ascending", "after,before")):  # by the mask tax
-        page.get_by_test_id("header-4").get_by_role("button").click()
-        page.get_by_text(f"Sort {direction}").click()
-        page.wait_for_function(f"{names}.join() == '{expected}'")
-    page.locator("#runs").get_by_text("before", exact=True).last.click()
-    shown = page.frame_locator("#page iframe")
-    shown.get_by_role("heading", name="tiny-llada").first.wait_for()
-    page.locator("#second-run input").click()
-    page.get_by_role("option", name="after", exact=True).last.click()  # the other one alone is offered
-    shown.get_by_role("heading", name="Measured against").wait_for()
-
-
 def test_hostile_text_stays_text(page):
     open_question(page)
     page.locator("#context textarea").fill(HOSTILE)
@@ -195,6 +173,6 @@ def test_a_narrow_screen_is_not_scrolled_sideways(page):
     page.set_viewport_size({"width": 390, "height": 844})
     choose(page, "Compare with", "tiny-dream")
     page.wait_for_function("document.querySelectorAll('#probed .layers').length == 2")
-    for tab in ("Probe", "Decode", "Runs"):
+    for tab in ("Probe", "Decode"):
         page.get_by_role("tab", name=tab).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

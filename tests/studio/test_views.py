@@ -11,7 +11,7 @@ from maskwise.probes.answers.plain import Answer
 from maskwise.records.sample import SampledPrompt
 from maskwise.studio.probing import Probed
 from maskwise.studio.tracing import Cell, Trace, empty_trace
-from maskwise.studio.views import Side, page_view, probed_view, problem_view, studio_style, trace_view
+from maskwise.studio.views import Side, probed_view, problem_view, studio_style, trace_view
 from maskwise.support.errors import UserError
 from maskwise.support.typed import convert
 from maskwise.tasks.prompts import Prompt
@@ -55,17 +55,12 @@ class Reader(HTMLParser):
         probed_view([Side(HOSTILE, FOUND), Side(HOSTILE, None)]),
         trace_view(HOSTILE, HOSTILE, TRACE, 2),
         problem_view(UserError(HOSTILE)),
-        page_view(f"<p>{HOSTILE}</p>"),
     ],
 )
 def test_hostile_text_stays_text(page):
     read = Reader(page)
     assert not {"img", "script"} & set(read.tags) and not [name for name, _ in read.attributes if name.startswith("on")]
     assert HOSTILE in read.text + "".join(value or "" for _, value in read.attributes)
-
-
-def test_a_report_is_shown_in_a_frame_that_may_do_nothing():
-    assert dict(Reader(page_view("<p>")).attributes)["sandbox"] == ""
 
 
 def test_the_answer_its_likelihood_and_the_attention_to_masks_are_shown():

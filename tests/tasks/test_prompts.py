@@ -16,11 +16,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import LETTERS, Question, blocked, draw, mixed, render
 from maskwise.tasks.prompts import (
-    check_letters,
     closed,
     encode_last_word,
     encode_question,
     filler_id,
+    letter_ids,
     mask_count,
     opened,
 )
@@ -199,9 +199,9 @@ def test_a_template_that_rewrites_messages_is_refused():
 
 def test_a_tokenizer_that_merges_the_letter_is_refused_by_name():
     with pytest.raises(UserError, match=r"merging-like.*not one token"):
-        check_letters(tokenizer_named("merging"))
+        letter_ids(tokenizer_named("merging"))
     for name in TOKENIZERS:
-        check_letters(tokenizer_named(name))
+        letter_ids(tokenizer_named(name))
 
 
 def test_every_letter_is_masked_in_every_place():

@@ -3,7 +3,7 @@
 What the user gives is checked before torch is imported; searching.py does the work.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,12 @@ from maskwise.support.garbage_collection import collection_paused
 
 if TYPE_CHECKING:
     from maskwise.models.model import Model
-    from maskwise.runs.endpoint import Endpoint
 
-SEARCHED = ("max_new_tokens", "canvases", "blocks", "rules", "steps", "caches", "max_tokens", "temperatures", "body")
+SEARCHED = ("max_new_tokens", "canvases", "blocks", "rules", "steps", "caches")
 
 
 def advise(
-    model: "str | Path | Model | Endpoint",
+    model: "str | Path | Model",
     data: Records | None = None,
     *,
     exact: bool = False,
@@ -34,9 +33,6 @@ def advise(
     rules: str | Sequence[str] | None = None,
     steps: str | Sequence[int] | None = None,
     caches: str | Sequence[str] | None = None,
-    max_tokens: str | Sequence[int] | None = None,
-    temperatures: str | Sequence[float] | None = None,
-    body: Sequence[str] | Mapping[str, Sequence[Any]] | None = None,
     cost: str | None = None,
     templates: str | Path | None = None,
     out: str | Path | None = None,
@@ -51,7 +47,7 @@ def advise(
     """Finds the settings to decode a model with, by its answers to your questions. Called again, it resumes.
 
     Arguments:
-        model: a name, an opened masked model, or a server's (`maskwise.runs.endpoint.Endpoint`).
+        model: a name, or an opened masked model.
         data: a .jsonl file or a list of dicts, each with prompt and answer; else the embedded questions.
         exact, pattern, function, judge: what a good answer is; one of them must be given with data. exact: the text is
             the answer. pattern: a regular expression whose first group finds the same in text and answer. function:
@@ -59,9 +55,7 @@ def advise(
         budget: minutes of decoding; else all questions are asked (of the embedded ones as many as 8 minutes allow).
         max_new_tokens, canvases, blocks, rules, steps, caches: what is searched; rules as "threshold:tau=0.8", caches
             as "dual:refresh=8", lists or texts with commas.
-        max_tokens, temperatures, body: what is searched of a server's model: values of these fields of its request;
-            body: those of further fields by name, such as {"steps": [8, 16]}.
-        cost: what is to be small, passes (forward passes, then seconds) or seconds, the only one with a server.
+        cost: what is to be small, passes (forward passes, then seconds) or seconds.
         templates: a YAML file of templates, each a name and a text with {prompt}, under which the settings that are
             named are confirmed too.
         out: the folder of the search and its page; else one under runs/. seed: the order of the questions.
@@ -84,11 +78,8 @@ def advise(
     ['best quality', 'fastest within 1 point', 'fastest within 3 points']
     """
     searched = {name: value for name, value in locals().items() if name in SEARCHED}
-    from maskwise.runs.endpoint import Endpoint
-
-    server = (model.name, model.url) if isinstance(model, Endpoint) else None
     measure = (exact, pattern, function, judge)
-    request = prepare(data, *measure, budget, cost, seed, templates, server, **searched)
+    request = prepare(data, *measure, budget, cost, seed, templates, **searched)
     with collection_paused():
         from maskwise.advice.searching import search_settings
         from maskwise.models.checkpoints.examine import examine
@@ -104,12 +95,8 @@ def advise(
         examine(model, adapter, any_base)
     if out is not None:
         make_run_folder(Path(out))
-    opened: Model | Endpoint
-    if isinstance(model, Endpoint):
-        opened = model
-    else:
-        choices: Any = {"dtype": dtype, "adapter": adapter, "check_weights": check_weights, "any_base": any_base}
-        opened = opened_model(model, device=place if named else device, **choices)
+    choices: Any = {"dtype": dtype, "adapter": adapter, "check_weights": check_weights, "any_base": any_base}
+    opened = opened_model(model, device=place if named else device, **choices)
     scoring = None
     if judge is not None:
         scoring = opened_model(judge, device=place if judge_named else device, check_weights=check_weights)

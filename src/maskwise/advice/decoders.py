@@ -1,4 +1,4 @@
-"""How the questions of a search are answered: by a model opened here, or by one behind a server."""
+"""How the questions of a search are answered."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,6 @@ import torch
 
 from maskwise.advice.questions import DecodingQuestion
 from maskwise.advice.search_space import Setting
-from maskwise.advice.served_space import ServedSetting
 from maskwise.decoding.checks import check_request, end_tokens
 from maskwise.decoding.generate import decode
 from maskwise.decoding.history.voting import text_before_end
@@ -18,27 +17,20 @@ from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models.batch import passes as batches
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.model import Model
-from maskwise.runs.endpoint import UNKNOWN_DTYPE, Endpoint
-from maskwise.runs.runner import arrivals, batch_budget
-from maskwise.support.randomness import numpy_generator, torch_generator
+from maskwise.runs.runner import batch_budget
+from maskwise.support.randomness import torch_generator
 
 ROUNDED = 6
 
 
 @dataclass(frozen=True)
 class DecodedText:
-    """passes: forward passes, None where a server does not count them."""
-
     text: str
-    passes: int | None
+    passes: int
     seconds: float
 
 
 class ModelDecoder:
-    """A model opened here, `at_once` one batch at a time."""
-
-    at_once = 1
-
     def __init__(self, model: Model, questions: Sequence[DecodingQuestion], settings: Sequence[Setting], seed: int):
         self.model, self.seed, self.ends = model, seed, set(end_tokens(model))
         self.prompts = encode_prompts(model, [question.prompt for question in questions], None)
@@ -81,42 +73,6 @@ class ModelDecoder:
         return float(np.mean(taken[1:] or taken))
 
 
-class ServedDecoder:
-    """A model behind a server, which answers `at_once` requests at a time."""
-
-    def __init__(
-        self, model: Endpoint, questions: Sequence[DecodingQuestion], settings: Sequence[ServedSetting], seed: int
-    ):
-        self.model, self.seed, self.at_once = model, seed, model.requests
-        self.prompts = [question.prompt for question in questions]
-        self.device = model.url
-        longest, most = max(self.prompts, key=len), max(setting.max_tokens for setting in settings)
-        model.check_fields({name for setting in settings for name in setting.body})
-        model.check_sequence(model.tokenizer(longest)["input_ids"], "the longest prompt", most)
-
-    def answers(
-        self, setting: ServedSetting, numbers: Sequence[int]
-    ) -> Iterator[tuple[Sequence[int], list[DecodedText]]]:
-        """Texts for questions, by their numbers, each as it arrives."""
-        for place, found in arrivals(numbers, self.at_once, lambda some: [self._one(setting, one) for one in some]):
-            yield [numbers[place]], found
-
-    def _one(self, setting: ServedSetting, number: int) -> DecodedText:
-        drawn = int(numpy_generator("advise", self.seed, number).integers(2**31))  # the same for all settings
-        start = time.perf_counter()
-        pace = setting.max_tokens, setting.temperature
-        text, _, _ = self.model.complete(self.prompts[number], "", *pace, drawn, setting.further)
-        return DecodedText(text, None, round(time.perf_counter() - start, ROUNDED))
-
-
-def decoder_of(model: Any, questions: Sequence[DecodingQuestion], settings: Sequence[Any], seed: int) -> Any:
-    kind = ServedDecoder if isinstance(model, Endpoint) else ModelDecoder
-    return kind(model, questions, settings, seed)
-
-
-def described(model: Model | Endpoint) -> dict[str, Any]:
+def described(model: Model) -> dict[str, Any]:
     """What tells the model apart, for the manifest."""
-    if isinstance(model, Endpoint):
-        unknown = {"fingerprint": "not known: behind a server", "dtype": UNKNOWN_DTYPE}
-        return {"name": model.name, **unknown, "served": model.settings.to_dict()}
     return {"name": model.name, "fingerprint": fingerprint(model), "dtype": model.dtype_name}

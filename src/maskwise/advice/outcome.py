@@ -148,8 +148,6 @@ def ends_of(interval: MeanInterval, request: SearchRequest) -> str:
 
 def _passes(found: SearchResult, place: int) -> str:
     own, reference = found.passes[place], found.passes[0]
-    if own is None or reference is None:
-        return f"{found.seconds[place]:.2g} s per question"
     instead = "" if f"{own:.3g}" == f"{reference:.3g}" else f" instead of {reference:.3g}"
     noun = "pass" if own == 1 and not instead else "passes"
     return f"{own:.3g}{instead} forward {noun} and {found.seconds[place]:.2g} s per question"

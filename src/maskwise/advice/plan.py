@@ -55,7 +55,7 @@ def fit_plan(settings: Sequence[Any], variants: int, questions: int, per_pass: f
             return replace(plan, held=questions - plan.searched)
     raise UserError(
         f"a budget of {budget / 60:g} minutes is too small for one round: up to {round(needed):,} forward "
-        f"passes or requests of {per_pass:.2g} s are {needed * per_pass / 60:.2g} minutes; give more, or fewer "
+        f"passes of {per_pass:.2g} s are {needed * per_pass / 60:.2g} minutes; give more, or fewer "
         "settings to search"
     )
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwise.advice.search_space import SearchSpace
-from maskwise.advice.served_space import ServedSpace
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
 from maskwise.tasks import checkable
@@ -21,7 +20,6 @@ EMBEDDED_PATTERN = checkable.EMBEDDED_PATTERN
 EMBEDDED_SPACE = SearchSpace(
     max_new_tokens=192, blocks=(8, 32), rules=("low-confidence",), steps=(24,), caches=("none", "dual")
 )
-EMBEDDED_SERVED = ServedSpace(max_tokens=(192, 24))
 EMBEDDED_MINUTES = 8.0
 
 

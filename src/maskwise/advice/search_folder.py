@@ -23,7 +23,7 @@ class SettingAnswer:
     setting: str
     question: Count
     quality: float
-    passes: Count | None  # None: a server does not say
+    passes: Count
     seconds: Seconds
     text: str
 

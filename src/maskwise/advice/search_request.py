@@ -12,21 +12,18 @@ from maskwise.advice.quality import Judge, Quality, check_quality, chosen_qualit
 from maskwise.advice.questions import (
     EMBEDDED_MINUTES,
     EMBEDDED_PATTERN,
-    EMBEDDED_SERVED,
     EMBEDDED_SPACE,
     DecodingQuestion,
     embedded_questions,
     read_questions,
 )
-from maskwise.advice.search_space import SearchSpace, as_words, settings_in
-from maskwise.advice.served_space import ServedSpace, with_values
-from maskwise.support.errors import UserError, flag
+from maskwise.advice.search_space import SearchSpace, Setting, as_words, settings_in
+from maskwise.support.errors import UserError
 from maskwise.support.files import Records, to_json
 from maskwise.support.nearest import did_you_mean
 from maskwise.tasks.rewordings import Rewording, read_rewordings
 
 COSTS = ("passes", "seconds")
-OF_SERVERS = ("max_tokens", "temperatures", "body")
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,8 @@ class SearchRequest:
     questions: list[DecodingQuestion]
     embedded: bool  # the questions are the package's own
     quality: Quality
-    space: SearchSpace | ServedSpace
-    settings: list[Any]  # `Setting`s without a cache, of a server `ServedSetting`s; the reference first
+    space: SearchSpace
+    settings: list[Setting]  # without a cache; the reference first
     budget: float | None  # seconds
     cost: str
     seed: int
@@ -69,35 +66,25 @@ def prepare(
     cost: str | None = None,
     seed: int = 0,
     templates: str | Path | None = None,
-    server: tuple[str, str] | None = None,
     **searched: Any,
 ) -> SearchRequest:
     """Checks what a user asks of `advise`.
 
-    searched: the fields of SearchSpace that were given, of ServedSpace with a server (its model's name, its address);
-    numbers and names as lists or as texts with commas.
+    searched: the fields of SearchSpace that were given; numbers and names as lists or as texts with commas.
     """
-    cost = cost or ("passes" if server is None else "seconds")
+    cost = cost or "passes"
     if budget is not None and not (isfinite(budget) and budget > 0):
         raise UserError(f"a budget of {budget:g} minutes is too small for one round: give the minutes it may take")
     if cost not in COSTS:
         raise UserError(f"unknown cost {cost!r}{did_you_mean(cost, COSTS)}")
     rewordings = () if templates is None else read_rewordings(Path(templates), of_prompts=True)
-    if server is not None and cost == "passes":
-        raise UserError("--cost passes: a server does not say how many forward passes it takes; use seconds")
-    space: SearchSpace | ServedSpace
-    if server is None:
-        space = _space(EMBEDDED_SPACE if data is None else SearchSpace(), searched)
-        settings: list[Any] = list(settings_in(space))
-    else:
-        space = _served_space(EMBEDDED_SERVED if data is None else ServedSpace(), searched)
-        settings = list(space.settings(*server))
+    space = _space(EMBEDDED_SPACE if data is None else SearchSpace(), searched)
+    settings = settings_in(space)
     named = exact or any(given is not None for given in (pattern, function, judge))
     if data is None and not named:
         pattern = EMBEDDED_PATTERN
     quality = chosen_quality(exact, pattern, function, judge)
-    if isinstance(space, SearchSpace):
-        space = replace(space, vote=quality.said if quality.kind == "pattern" else None)
+    space = replace(space, vote=quality.said if quality.kind == "pattern" else None)
     questions = embedded_questions(seed) if data is None else read_questions(data, quality.needs_answers)
     check_quality(quality, questions)
     if data is None and budget is None:
@@ -109,8 +96,6 @@ def prepare(
 
 def _space(start: SearchSpace, searched: dict[str, Any]) -> SearchSpace:
     given = {name: value for name, value in searched.items() if value is not None}
-    if served := [name for name in OF_SERVERS if name in given]:
-        raise UserError(f"{flag(served[0])} goes with --endpoint: give the address of a server too")
     known = {one.name for one in fields(SearchSpace)}
     for name in given:
         if name not in known:
@@ -126,16 +111,6 @@ def _space(start: SearchSpace, searched: dict[str, Any]) -> SearchSpace:
         listed = ", ".join(map(str, space.blocks))
         raise UserError(f"--blocks {listed} do not divide {space.max_new_tokens} tokens: give sizes that do")
     return space
-
-
-def _served_space(start: ServedSpace, searched: dict[str, Any]) -> ServedSpace:
-    for name, value in searched.items():
-        if value is not None and name not in OF_SERVERS:
-            raise UserError(
-                f"{flag(name)} is for a model opened here, whose logits are read: use --max-tokens, "
-                "--temperatures and --body NAME=VALUES"
-            )
-    return with_values(start, *(searched.get(name) for name in OF_SERVERS))
 
 
 def _numbers(name: str, listed: str | int | Sequence[Any]) -> tuple[int, ...]:

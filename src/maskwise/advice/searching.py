@@ -25,7 +25,6 @@ from maskwise.models.model import Model
 from maskwise.records.folder import make_run_folder, write_manifest
 from maskwise.report.pages.advice import RESULT, read_search, write_search
 from maskwise.runs.diagnose import versions_used
-from maskwise.runs.endpoint import Endpoint
 from maskwise.runs.runner import join_crew
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of, replace_file, to_json
@@ -37,7 +36,7 @@ from maskwise.support.typed import json_object
 
 def search_settings(
     request: SearchRequest,
-    model: Model | Endpoint,
+    model: Model,
     judge: Model | None,
     name: str,
     adapter: str | None = None,
@@ -45,17 +44,11 @@ def search_settings(
     on_cost: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """`advise` with everything checked and opened. name, adapter: what the user calls the model."""
-    request = request if isinstance(model, Endpoint) else _fitted(request, model, name)
+    request = _fitted(request, model, name)
     identity = {"model": described(model), **request.identity}
-    address = {}
-    if isinstance(model, Endpoint):
-        identity["concurrency"] = model.requests  # seconds, the only cost there, depend on it
-        address = {"url": model.url}  # a search may go on at another address, but only in the folder that is named
-    folder = Path(out) if out is not None else Path("runs") / _folder_name(name, identity | address)
+    folder = Path(out) if out is not None else Path("runs") / _folder_name(name, identity)
     with one_line_if_left_alone(folder), ExitStack() as stack:
         crew = join_crew()
-        if crew.size > 1 and isinstance(model, Endpoint):
-            raise UserError("a server is asked by one process: leave torchrun out, and raise --concurrency")
         if crew.rank == 0:
             make_run_folder(folder)
             stack.enter_context(only_user_of(folder))
@@ -98,13 +91,12 @@ def search_settings(
 
 
 def _fitted(request: SearchRequest, model: Model, name: str) -> SearchRequest:
-    """The request for a model opened here: its blocks, and the tokens that end an embedded question's answer."""
+    """The request for this model: its blocks, and the tokens that end an embedded question's answer."""
     if model.mask_id is None:
         raise UserError(f"{name} is autoregressive: it has no canvas, block or unmasking strategy to choose")
     if model.tokenizer is None:
         raise UserError(f"{name} has no tokenizer, and the questions are text: give one")
     space = request.space
-    assert isinstance(space, SearchSpace)  # of a model opened here
     if model.block is not None:
         space = within_blocks(space, model.block)
     if not model.family.canvas_cache:
@@ -117,9 +109,8 @@ def _fitted(request: SearchRequest, model: Model, name: str) -> SearchRequest:
 
 
 def _spent(ask: SettingEvaluator) -> dict[str, Any]:
-    passes = [answer.passes for answer in ask.answers.values()]
     return {
-        "passes": None if None in passes else sum(one or 0 for one in passes),
+        "passes": sum(answer.passes for answer in ask.answers.values()),
         "seconds": round(sum(answer.seconds for answer in ask.answers.values()), 1),
         "device": ask.decoder.device,
     }
@@ -135,7 +126,7 @@ def _planned(
     manifest = read_manifest(folder, identity)
     if manifest["plan"] is None and ask.crew.rank == 0:
         per_pass, budget = ask.seconds_per_pass(), request.budget
-        shared = None if budget is None else budget * ask.crew.size * ask.decoder.at_once
+        shared = None if budget is None else budget * ask.crew.size
         plan = fit_plan(request.settings, request.space.variants, len(request.questions), per_pass, shared)
         write_manifest(folder, manifest | {"plan": as_stored(plan) | {"seconds_per_pass": per_pass}})
     ask.crew.wait()
@@ -144,19 +135,18 @@ def _planned(
 
 
 def _cost_sentence(request: SearchRequest, plan: Plan, per_pass: float, ask: SettingEvaluator) -> str:
-    processes, at_once = ask.crew.size, ask.decoder.at_once
+    processes = ask.crew.size
     most = most_passes(request.settings, request.space.variants, plan)
     passes = most.search + most.per_held * plan.held
-    needed = passes * per_pass / processes / at_once
+    needed = passes * per_pass / processes
     limit = needed if request.budget is None else min(needed, request.budget)
     before = f"; {counted(len(ask.answers), 'answer')} on file" if ask.answers else ""
     shared = f" in {processes} processes" if processes > 1 else ""
-    unit = f"requests, {at_once} at a time," if isinstance(ask.model, Endpoint) else "forward passes"
-    caches = ", with caches" if isinstance(request.space, SearchSpace) and set(request.space.caches) != {"none"} else ""
+    caches = ", with caches" if set(request.space.caches) != {"none"} else ""
     return (
         f"{len(request.settings)} settings on {plan.rounds[0]} questions, the better ones{caches} on up to "
         f"{plan.searched}, the last {min(FINALISTS, len(request.settings))} on up to {plan.held} questions held back: "
-        f"at most {passes:,} {unit} of {per_pass:.2g} s (measured), about {limit / 60:.2g} minutes{shared}"
+        f"at most {passes:,} forward passes of {per_pass:.2g} s (measured), about {limit / 60:.2g} minutes{shared}"
         f"{before}"
     )
 

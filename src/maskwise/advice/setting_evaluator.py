@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwise.advice.decoders import DecodedText, ModelDecoder, ServedDecoder, decoder_of
+from maskwise.advice.decoders import DecodedText, ModelDecoder
 from maskwise.advice.plan import asked_at_most
 from maskwise.advice.quality import judged
 from maskwise.advice.questions import DecodingQuestion
@@ -22,11 +22,9 @@ from maskwise.advice.search_space import Setting
 from maskwise.advice.selection import FEWEST_HELD, Confirmation, Plan, Round, confirm, finalists, halve
 from maskwise.models.model import Model
 from maskwise.records.search import DroppedSetting
-from maskwise.runs.endpoint import Endpoint
 from maskwise.runs.runner import Crew
 from maskwise.support.randomness import numpy_generator
 
-FIRST_REQUESTS = 4  # times the requests at a time: what the seconds per request are measured on
 SECONDS = 1e-6  # weight of a second next to a forward pass: it decides between equal numbers of passes
 
 
@@ -39,8 +37,8 @@ class SettingEvaluator:
 
     def __init__(
         self,
-        model: Model | Endpoint,
-        settings: list[Any],  # `Setting`s, of a server `ServedSetting`s
+        model: Model,
+        settings: list[Setting],
         questions: Sequence[DecodingQuestion],
         request: SearchRequest,
         judge: Model | None,
@@ -50,7 +48,7 @@ class SettingEvaluator:
     ) -> None:
         self.model, self.settings, self.questions, self.request, self.judge = model, settings, questions, request, judge
         self.folder, self.advance, self.crew = folder, advance, crew
-        self.decoder: ModelDecoder | ServedDecoder = decoder_of(model, questions, settings, request.seed)
+        self.decoder = ModelDecoder(model, questions, settings, request.seed)
         self.order = numpy_generator("advise", request.seed, "order").permutation(len(questions)).tolist()
         self.answers: dict[tuple[str, int], SettingAnswer] = {}
 
@@ -76,9 +74,9 @@ class SettingEvaluator:
     def _cost(self, answer: SettingAnswer) -> float:
         if self.request.cost == "seconds":
             return answer.seconds
-        return (answer.passes or 0) + SECONDS * min(answer.seconds, 1e3)
+        return answer.passes + SECONDS * min(answer.seconds, 1e3)
 
-    def _ask(self, setting: Any, numbers: Sequence[int]) -> None:
+    def _ask(self, setting: Setting, numbers: Sequence[int]) -> None:
         missing = [number for number in numbers if (setting.name, number) not in self.answers]
         own = self.crew.share(missing)
         self.advance(len(numbers) - len(own))
@@ -108,22 +106,20 @@ class SettingEvaluator:
         ]
 
     def seconds_per_pass(self) -> float:
-        """Under the reference. A server is asked nothing twice: there it is the mean of the first answers."""
-        if isinstance(self.decoder, ModelDecoder):
-            return self.decoder.seconds_per_pass(self.settings[0], self.order)
-        return _means(self.answers_to(0, self.order[: FIRST_REQUESTS * self.decoder.at_once]))[1]
+        """Under the reference."""
+        return self.decoder.seconds_per_pass(self.settings[0], self.order)
 
 
 @dataclass(frozen=True)
 class SearchResult:
     """The result of a search. Settings by their numbers; `finalists` are what the confirmation is about."""
 
-    settings: list[Any]
+    settings: list[Setting]
     plan: Plan
     dropped: list[DroppedSetting]  # the latest first
     finalists: tuple[int, ...]
     confirmation: Confirmation
-    passes: tuple[float | None, ...]  # per question held back, of each finalist; None where a server does not say
+    passes: tuple[float, ...]  # per question held back, of each finalist
     seconds: tuple[float, ...]
 
 
@@ -170,16 +166,15 @@ def dropped_in(rounds: Sequence[Round], last: Sequence[int], ask: SettingEvaluat
     return found
 
 
-def _means(answers: Sequence[SettingAnswer]) -> tuple[float | None, float]:
-    passes = [one.passes for one in answers if one.passes is not None]
-    return float(np.mean(passes)) if passes else None, float(np.mean([one.seconds for one in answers]))
+def _means(answers: Sequence[SettingAnswer]) -> tuple[float, float]:
+    return float(np.mean([one.passes for one in answers])), float(np.mean([one.seconds for one in answers]))
 
 
 def affordable(ask: SettingEvaluator, last: Sequence[int], plan: Plan, budget: float | None) -> int:
     """How many questions held back the rest of the budget lasts for, which all processes use at once."""
     if budget is None:
         return plan.held
-    budget *= ask.crew.size * ask.decoder.at_once
+    budget *= ask.crew.size
     searched = {ask.order[place] for place in range(plan.searched)}
     taken: dict[str, list[float]] = defaultdict(list)
     for answer in ask.answers.values():
@@ -190,7 +185,7 @@ def affordable(ask: SettingEvaluator, last: Sequence[int], plan: Plan, budget: f
     return int(min(plan.held, max(FEWEST_HELD, (budget - used) / each)))
 
 
-def every_setting(request: SearchRequest) -> list[Any]:
+def every_setting(request: SearchRequest) -> list[Setting]:
     """Those that are tried at once, then the same with caches."""
     return [*request.settings, *(one for first in request.settings for one in request.space.cached_variants(first))]
 

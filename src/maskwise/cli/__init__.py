@@ -10,10 +10,8 @@ from maskwise.cli.advising import advise
 from maskwise.cli.checkpoints import convert, export, models, verify
 from maskwise.cli.decoding import generate, score
 from maskwise.cli.hints import Command, in_words
-from maskwise.cli.measuring import ListsProbes, compare, cures, diagnose, report, run_card, toy
+from maskwise.cli.measuring import ListsProbes, compare, diagnose, report, toy
 from maskwise.cli.playing import studio
-from maskwise.cli.reproducing import reproduce
-from maskwise.cli.sweeping import sweep
 from maskwise.cli.training import train, tune
 from maskwise.support.errors import UserError, cannot_open
 from maskwise.support.interrupts import was_interrupted
@@ -76,11 +74,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     compare: "Compare models, for example before and after tuning.",
     models: "List the models: embedded, published, or of a folder.",
     score: "Compute log-likelihoods of given answers, in nats.",
-    cures: "Compare mitigations of the sensitivity to masks.",
-    sweep: "Diagnose many models as jobs, here or on Slurm.",
     report: "Draw the report again from run folders.",
-    run_card: "Print a run's results as a model card section.",
-    reproduce: "Run the settings behind a published score.",
     convert: "Turn an autoregressive checkpoint into a masked diffusion one.",
     train: "Train a masked diffusion model on documents.",
     export: "Merge an adapter into its checkpoint.",

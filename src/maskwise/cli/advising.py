@@ -8,14 +8,10 @@ import typer
 from maskwise.cli import common
 from maskwise.cli.common import LARGEST_SEED, echo, for_results, print_json
 from maskwise.cli.early import check_models
-from maskwise.cli.measuring import refuse_local, refuse_served, server_of
-from maskwise.support.errors import UserError
 
 
 def advise(
-    checkpoint: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A checkpoint folder, embedded or published name.")
-    ] = None,
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")],
     data: Annotated[
         Path | None, typer.Option(help="A .jsonl file with prompt and answer per line; by default embedded questions.")
     ] = None,
@@ -46,20 +42,9 @@ def advise(
     ] = None,
     steps: Annotated[str | None, typer.Option(help="Numbers of steps to try, e.g. 128,64.")] = None,
     caches: Annotated[str | None, typer.Option(help="Caches to try, e.g. none,dual,dual:refresh=8.")] = None,
-    endpoint: common.EndpointUrl = None,
-    model: common.ServedModel = None,
-    concurrency: common.Concurrency = 4,
-    max_tokens: Annotated[str | None, typer.Option(help="With --endpoint: max_tokens to try, e.g. 128,64.")] = None,
-    temperatures: Annotated[str | None, typer.Option(help="With --endpoint: temperatures to try, e.g. 0,0.7.")] = None,
-    body: Annotated[
-        list[str] | None,
-        typer.Option(help="With --endpoint: values to try of another request field, e.g. steps=8,16; repeatable."),
-    ] = None,
     cost: Annotated[
         str | None,
-        typer.Option(
-            help="Cost to minimise: passes (forward passes; the default) or seconds (always with --endpoint)."
-        ),
+        typer.Option(help="Cost to minimise: passes (forward passes; the default) or seconds."),
     ] = None,
     templates: Annotated[
         Path | None, typer.Option(help="Also confirm the settings under these rewordings: YAML, {prompt} in each.")
@@ -79,28 +64,11 @@ def advise(
 
     Settings are searched on some questions and confirmed on others. Run it again to resume.
     """
-    served = {"endpoint": endpoint, "model": model, "concurrency": concurrency}
-    given = {
-        name: value for name, value in locals().items() if name not in (*served, "served", "checkpoint", "data", "json")
-    }
-    if endpoint is None:
-        refuse_served(served)
-        if checkpoint is None:
-            raise UserError("name a model, or the address of a server with --endpoint")
-    else:
-        own = {"exact": None} | ({"device": None} if judge else {})  # a measure here; where the judge is opened
-        refuse_local([checkpoint] if checkpoint else [], given | own)
-        from maskwise.advice.search_request import OF_SERVERS, prepare
-
-        measure = (exact, pattern, function, judge)
-        searched = {name: given[name] for name in OF_SERVERS}
-        prepare(data, *measure, budget, cost, seed, templates, ("", ""), **searched)  # before the server is reached
-    check_models([name for name in (checkpoint, judge) if name], adapter, dtype)
+    given = {name: value for name, value in locals().items() if name not in ("model", "data", "json")}
+    check_models([model, judge] if judge else [model], adapter, dtype)
     from maskwise.advice.advise import advise as search_settings
 
-    found = search_settings(
-        checkpoint or server_of(served), data, **given, on_cost=lambda cost: echo(f"maskwise: {cost}", err=True)
-    )
+    found = search_settings(model, data, **given, on_cost=lambda cost: echo(f"maskwise: {cost}", err=True))
     from maskwise.runs.runner import join_crew
 
     if join_crew().rank > 0:

@@ -71,12 +71,6 @@ CheckWeights = Annotated[
 ]
 LARGEST_SEED = 2**63 - 1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-EndpointUrl = Annotated[
-    str | None,
-    typer.Option(help="Address of a server that speaks the OpenAI completions protocol; its key: MASKWISE_API_KEY."),
-]
-ServedModel = Annotated[str | None, typer.Option("--model", help="With --endpoint: the model's name on the server.")]
-Concurrency = Annotated[int, typer.Option(help="With --endpoint: requests at a time.  [1 or more]")]
 
 
 def print_json(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Commands that measure: one model, several compared, the toy experiment, the comparison of mitigations."""
+"""Commands that measure: one model, several compared, the toy experiment."""
 
 import shlex
 import sys
@@ -9,9 +9,9 @@ import typer
 
 from maskwise.cli import common
 from maskwise.cli.common import LARGEST_SEED, device_limits, echo, for_results, print_json, whole_numbers
-from maskwise.cli.early import check_models, embedded, named_data, refuse_without_models
+from maskwise.cli.early import check_models, named_data, refuse_without_models
 from maskwise.cli.hints import Command
-from maskwise.support.errors import UserError, flag
+from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
@@ -31,33 +31,6 @@ class ListsProbes(Command):
         with formatter.section("Probes (* with --quick, + by default; --full runs all)"):
             named = [(probe, "*" * ("quick" in probe.presets) + "+" * ("default" in probe.presets)) for probe in PROBES]
             formatter.write_dl([(probe.name + marks, probe.about) for probe, marks in named])
-
-
-OF_ENDPOINTS = {"endpoint": None, "model": None, "concurrency": 4, "canvas": None, "steps": None, "strategy": None}
-OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens", "tensor_parallel")
-
-
-def refuse_served(given: dict[str, Any]) -> None:
-    """Options of a server's model without a server."""
-    for name, value in given.items():
-        if value != OF_ENDPOINTS[name]:
-            raise UserError(f"{flag(name)} goes with --endpoint: give the address of a server, or leave it out")
-
-
-def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:
-    """Options of a model that is opened here, which a server's does not take."""
-    if models:
-        raise UserError(f"--endpoint measures what a server offers: leave {models[0]} out, and name it with --model")
-    for name in OF_OPENED:
-        if given.get(name) not in ((None, 1) if name == "tensor_parallel" else (None, False, "auto")):
-            raise UserError(f"{flag(name)} is for a model opened here: leave it or --endpoint out")
-
-
-def server_of(given: dict[str, Any]) -> Any:
-    from maskwise.runs.endpoint import Endpoint, UserStated
-
-    stated = UserStated(given.get("canvas"), given.get("steps"), given.get("strategy"))
-    return Endpoint(given["endpoint"], given["model"], given["concurrency"], stated)
 
 
 def command_line() -> str:
@@ -122,18 +95,6 @@ def diagnose(
     tensor_parallel: Annotated[
         int, typer.Option(min=1, help="Under torchrun: processes per copy of the model; copies share the questions.")
     ] = 1,
-    endpoint: common.EndpointUrl = None,
-    model: common.ServedModel = None,
-    concurrency: common.Concurrency = 4,
-    canvas: Annotated[
-        int | None, typer.Option(min=1, help="With --endpoint: masks on the canvas, if the server does not report it.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="With --endpoint: denoising steps, if the server does not report them.")
-    ] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="With --endpoint: unmasking strategy, if the server does not report it.")
-    ] = None,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest detectable difference; no model is opened.")
     ] = False,
@@ -147,7 +108,7 @@ def diagnose(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in (*OF_ENDPOINTS, "models", "quick", "full", "paper", "power", "verbose", "json")
+        if name not in ("models", "quick", "full", "paper", "power", "verbose", "json")
     }
     names = models or ["tiny-llada"]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -167,12 +128,7 @@ def diagnose(
         raise UserError("--precision asks as many questions as it takes: leave it or --power out")
     if power:
         return _print_power(settings, words, leave_out=words is not None and probes is None, json=json)
-    served = {name: value for name, value in locals().items() if name in OF_ENDPOINTS}
-    if endpoint is None:
-        refuse_served(served)
-        check_models(names, adapter, dtype, weights)
-    else:
-        refuse_local(models, given)
+    check_models(names, adapter, dtype, weights)
     from maskwise.runs.run import diagnose as run_probes
 
     if len(names) > 1:  # each, before the first is asked
@@ -183,7 +139,7 @@ def diagnose(
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
-    runs = [run_probes(name, **given) for name in (names if endpoint is None else [server_of(served)])]
+    runs = [run_probes(name, **given) for name in names]
     from maskwise.runs.runner import join_crew
 
     if not join_crew().is_first:
@@ -228,31 +184,24 @@ def report(
         str | None, typer.Option(help="With several runs: sort the table by this column, such as mask_tax.")
     ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Sort with the largest first.")] = False,
+    card: Annotated[
+        bool, typer.Option("--card", help="Print a model card section of one folder instead; nothing is written.")
+    ] = False,
     json: common.Json = False,
 ) -> None:
     """Draw the report again from run folders; several runs share one table and one page."""
+    if card:
+        if len(folders) > 1 or (out, sort, reverse, json) != (None, None, False, False):
+            raise UserError("--card prints Markdown of one folder: leave other folders and options out")
+        from maskwise.report.words.card import run_card_of
+
+        return echo(run_card_of(folders[0]).rstrip("\n"))
     from maskwise.report.pages.redraw import print_redrawn, redraw
 
     drawn = redraw(folders, out, sort, reverse)
     for problem in drawn.left_out:
         echo(f"maskwise: left out: {one_line(problem.as_typed)}", err=True)
     return print_json(drawn.summary) if json else print_redrawn(drawn)
-
-
-def run_card(
-    folder: Annotated[Path, typer.Argument(help="A folder written by maskwise diagnose or advise.")],
-    out: Annotated[Path | None, typer.Option("--out", help="File to write it to; by default it is printed.")] = None,
-) -> None:
-    """Print a run's results as a model card section: mask sensitivity, locality, and the settings of every number."""
-    from maskwise.report.words.card import run_card_of
-    from maskwise.support.files import replace_file, writing
-
-    text = run_card_of(folder)
-    if out is None:
-        return echo(text.rstrip("\n"))
-    with writing(out, "name another file with --out"):
-        replace_file(out, [text])
-    echo(one_line(out))
 
 
 def compare(
@@ -318,43 +267,3 @@ def toy(
     folder = out or Path("runs") / "toy"
     found = run_toy(seed, out=folder)
     return print_json(found) if json else print_result(toy_result(found), folder)
-
-
-def cures(
-    model: common.ModelName = "tiny-llada",
-    adapter: Annotated[
-        list[str] | None, typer.Option(help="An adapter made by `tune`; may be repeated; by default the embedded one.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the page, the figure and cures.json.", callback=for_results)
-    ] = None,
-    points: Annotated[int | None, typer.Option(help="Questions per task.  [1 or more]")] = None,
-    seed: Seed = 0,
-    dtype: common.Dtype = "auto",
-    device: common.Device = None,
-    check_weights: common.CheckWeights = True,
-    any_base: common.AnyBase = False,
-    json: common.Json = False,
-) -> None:
-    """Compare mitigations of the sensitivity to masks: accuracy at 2 and 200 masks, loss recovered, speed, training."""
-    given = {name: value for name, value in locals().items() if name not in ("out", "json")}
-    if points is not None and points < 1:
-        raise UserError(f"--points must be at least 1, not {points}")
-    check_models([model], None, dtype)
-    if (known := embedded(model)) and known.causal:
-        raise UserError(f"{model} is autoregressive: it has no masks that could distract it")
-    for one in adapter or []:
-        check_models([model], one, dtype)
-    with collection_paused():
-        from maskwise.experiments.mitigations import cures as compare_cures
-        from maskwise.report.pages.mitigations_page import cures_result
-        from maskwise.report.pages.results import print_result
-        from maskwise.scoring.experiment_results import Mitigations
-        from maskwise.support.typed import convert
-
-    folder = out or Path("runs") / f"cures-{Path(model).name}"
-    try:
-        found = compare_cures(**given, out=folder)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the answers so far are kept, the same command goes on from there") from None
-    return print_json(found) if json else print_result(cures_result(convert(found, Mitigations)), folder)

@@ -12,10 +12,9 @@ from maskwise.models.checkpoints.catalog import Checkpoint
 from maskwise.probes.section import Summary
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record
-from maskwise.records.reproduced import Reproduction
 from maskwise.records.sample import SampledPrompt
 from maskwise.records.search import Advice, SearchManifest
-from maskwise.scoring.experiment_results import ComparisonResult, Mitigations, SweepResult, Toy
+from maskwise.scoring.experiment_results import ComparisonResult, Toy
 from maskwise.support.typed import Count, Typed
 
 
@@ -205,15 +204,12 @@ OUTPUTS: Mapping[str, type[Typed]] = {
     "verify": Verification,
     "diagnose (one model)": Summary,
     "diagnose (several models), report": Report,
-    "sweep": SweepResult,
     "compare": ComparisonResult,
     "export": Export,
     "generate": GenerationOutput,
     "score": Likelihoods,
-    "reproduce": Reproduction,
     "advise (also advice.json)": Advice,
     "tune (also result.json)": Tuning,
     "train (also result.json)": Pretraining,
     "toy (also toy.json)": Toy,
-    "cures (also cures.json)": Mitigations,
 }

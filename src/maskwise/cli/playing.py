@@ -1,6 +1,5 @@
 """The command that opens the local page."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,12 +13,11 @@ def studio(
         list[str] | None,
         typer.Argument(help="Models to offer in addition to the embedded ones: checkpoint folders or published names."),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder of the runs to show and compare.")] = Path("runs"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 is any free one.")] = 7860,
     dtype: Dtype = "auto",
     device: Device = None,
 ) -> None:
-    """Open a page to try models by hand: one question under more and more masks, decoding step by step, run folders.
+    """Open a page to try models by hand: one question under more and more masks, decoding step by step.
 
     The page is reachable only from this machine, until Ctrl-C. Needs Gradio: pip install '.[studio]' in a clone
     """
@@ -29,7 +27,7 @@ def studio(
     check_models(models or [], None, dtype)
     with claim_port(port) as held:
         address = held.getsockname()
-        app, open_first = guarded_app(models or ["tiny-llada"], runs, address[1], dtype, device)
+        app, open_first = guarded_app(models or ["tiny-llada"], address[1], dtype, device)
         echo(f"maskwise studio: http://{address[0]}:{address[1]}  (Ctrl-C ends it)")
         try:
             serve(held, app, open_first)

@@ -14,22 +14,20 @@ from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.rules import TASKS
 
-ONE_BLOCK, AS_SERVED = "one block", "as served"
-UNCUT = (ONE_BLOCK, AS_SERVED)  # canvases that we do not cut into blocks
+ONE_BLOCK = "one block"
 
 
 @dataclass(frozen=True)
 class CanvasLayout:
-    """How a canvas of so many masks is filled. block 0: all of it at once, or as `whole` says."""
+    """How a canvas of so many masks is filled. block 0: all of it at once."""
 
     canvas: int
     block: int = 0
     grows: bool = False
-    whole: str = ONE_BLOCK
 
     @property
     def condition(self) -> Condition:
-        named = f"growing by {self.block}" if self.grows else f"blocks of {self.block}" if self.block else self.whole
+        named = f"growing by {self.block}" if self.grows else f"blocks of {self.block}" if self.block else ONE_BLOCK
         return {"layout": named, "canvas": self.canvas}
 
     @property

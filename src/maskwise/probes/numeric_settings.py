@@ -5,7 +5,6 @@ Related: arXiv 2604.13413, on the numerical noise of evaluations. No torch.
 
 from dataclasses import dataclass
 
-from maskwise.probes.checked import AS_SERVED
 from maskwise.support.randomness import python_random
 
 FLOAT32, BFLOAT16, FLOAT16 = "float32", "bfloat16", "float16"
@@ -80,12 +79,6 @@ def single_settings(machine: Machine, generated: bool) -> list[NumericSetting]:
     return [*found, *first, NumericSetting(REPEATED, machine.dtype, one_at_a_time=True, order=1)]
 
 
-def repeated_requests(draws: int) -> list[NumericSetting]:
-    """Of a model that gives text alone: everything is asked again, in whatever batches the server makes."""
-    names = (REFERENCE, AGAIN, *(f"draw {number}" for number in range(1, draws + 1)))
-    return [NumericSetting(name, AS_SERVED) for name in names]
-
-
 def drawn_settings(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
     """Repeated runs in half precision, each with an order, batches and an attention drawn at random."""
     random, found = python_random("numerics", seed), []
@@ -106,11 +99,9 @@ def compared_with(setting: str, asked: frozenset[str]) -> str:
 
 
 def every_numeric_setting(machine: Machine, draws: int, seed: int, generated: bool) -> list[NumericSetting]:
-    if machine.dtype == AS_SERVED:
-        return repeated_requests(draws)
     return [*single_settings(machine, generated), *drawn_settings(machine, draws, seed, generated)]
 
 
 def where_run(dtype: str) -> str:
     emulated = " (a CPU: emulated)" if dtype.endswith(EMULATED) else ""
-    return dtype if dtype == AS_SERVED else f"in {dtype.removesuffix(EMULATED)} on this machine{emulated}"
+    return f"in {dtype.removesuffix(EMULATED)} on this machine{emulated}"

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from maskwise.decoding.strategies import STRATEGIES
-from maskwise.probes.checked import AS_SERVED
 from maskwise.records.record import Condition
 
 ITEMS = 4  # words in a puzzle: few enough to enumerate what a perfect model would do
@@ -20,8 +19,6 @@ class Pace:
 
     @property
     def condition(self) -> Condition:
-        if self.rule == AS_SERVED:
-            return {"rule": self.rule, "speed": self.rule}
         if self.steps is not None:
             return {"rule": self.rule, "speed": f"{ITEMS // self.steps} a step"}
         parameters = ", ".join(f"{name} {value:g}" for name, value in (self.parameters or {}).items())

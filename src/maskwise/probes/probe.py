@@ -31,8 +31,6 @@ Preset = Literal["quick", "default", "full", "paper"]
 ProbeGroup = Literal["context", "evidence", "coherence"]
 
 NO_MASK_TOKEN = "an autoregressive model has no mask token"
-NEEDS_LOGITS = "it needs logits, and text alone is to be had"
-VARIES_MASKS = "it varies the masks after a question, and these are the server's own"
 NO_MASKS = (
     "its canvas holds random tokens in place of masks, and this probe needs masks, gradients or attention weights"
 )
@@ -277,8 +275,7 @@ class Probe:
     that a run with it can show them token by token.
     parameters: the probe's own numbers; quick and paper: those that differ in the presets of these names.
     not_causal: why an autoregressive model is not asked, empty if it is; not_blocks: likewise a block diffusion model,
-    whose answers see no token after their block; not_text: a model that gives text alone. text_after: it puts text
-    after the answer, which such a model must then be able to read. only_blocks: other models are not asked.
+    whose answers see no token after their block. only_blocks: other models are not asked.
     random_canvas: it also asks models without a mask token, whose canvas holds random tokens (DiffusionGemma): k masks
     are a canvas of size k.
     takes: whether it asks about a data set given with --data, by the set's name.
@@ -309,8 +306,6 @@ class Probe:
     paper: Mapping[str, Any] = field(default_factory=dict)
     not_causal: str = ""
     not_blocks: str = ""
-    not_text: str = NEEDS_LOGITS
-    text_after: bool = False
     only_blocks: bool = False
     random_canvas: bool = False
     takes: Callable[[str], bool] = lambda data_set: False

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from maskwise.records.manifest import ServedSettings
 from maskwise.support.typed import Count, Typed
 
 Number = int | float
@@ -34,7 +33,7 @@ class ConfirmedSetting(Typed, frozen=True, kw_only=True):
     quality: Annotated[MeanInterval, Meta(description="mean over the questions")]
     to_reference: Annotated[MeanInterval, Meta(description="difference from the reference")]
     to_best: Annotated[MeanInterval, Meta(description="difference from the highest mean")]
-    passes: Annotated[Number | None, Meta(description="forward passes per question; null behind a server")]
+    passes: Annotated[Number, Meta(description="forward passes per question")]
     seconds: Annotated[Number, Meta(description="per question")]
     frontier: Annotated[bool, Meta(description="is no other both better and cheaper?")]
 
@@ -43,7 +42,7 @@ class AdvisedSetting(ConfirmedSetting, frozen=True, kw_only=True):
     """A setting to use, and how to write it."""
 
     goal: Annotated[str, Meta(description="best quality; fastest within 1 point; within 3")]
-    options: Annotated[dict[str, Any], Meta(description="of mw.generate or of the server's request, by name")]
+    options: Annotated[dict[str, Any], Meta(description="of mw.generate, by name")]
     command: Annotated[str, Meta(description="the same as a command line")]
     python: Annotated[str, Meta(description="as Python")]
     lm_eval: Annotated[str, Meta(description="as arguments of lm-eval")]
@@ -79,7 +78,7 @@ class DroppedSetting(Typed, frozen=True, kw_only=True):
     questions: Annotated[Count, Meta(description="how many it was asked")]
     quality: Annotated[Number, Meta(description="mean over these")]
     cost: Annotated[Number, Meta(description="what it was ranked by: forward passes or seconds")]
-    passes: Annotated[Number | None, Meta(description="forward passes per question; null behind a server")]
+    passes: Annotated[Number, Meta(description="forward passes per question")]
     seconds: Annotated[Number, Meta(description="per question")]
 
 
@@ -113,7 +112,7 @@ class Advice(Typed, frozen=True, kw_only=True):
     dropped: Annotated[list[DroppedSetting], Meta(description="settings that the search dropped, the latest first")]
     not_tried: Annotated[list[str], Meta(description="what was left out")]
     cost: Annotated[str, Meta(description="the estimate printed before it started")]
-    passes: Annotated[Number | None, Meta(description="forward passes in all; null behind a server")]
+    passes: Annotated[Number, Meta(description="forward passes in all")]
     seconds: Annotated[Number, Meta(description="of decoding in all")]
     device: Annotated[str, Meta(description="where")]
     folder: Annotated[str, Meta(description="the folder of the search")]
@@ -124,7 +123,9 @@ class SearchedModel(Typed, frozen=True, kw_only=True):
 
     fingerprint: Annotated[str, Meta(description="of its weights")]
     dtype: Annotated[str, Meta(description="of the weights")]
-    served: Annotated[ServedSettings | UnsetType, Meta(description="behind a server: what it states")] = UNSET
+    served: Annotated[
+        Any | UnsetType, Meta(description="of maskwise 0.2: a server answered, the search is refused")
+    ] = UNSET
 
 
 class SearchedQuestions(Typed, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.text import load_text
 from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.records.record import Record, key_of
-from maskwise.runs.described_model import described_in
+from maskwise.runs.described_model import described_as
 from maskwise.runs.diagnose import digest, digest_of_words, plan
 from maskwise.runs.run_sample import AllBut
 from maskwise.support.errors import UserError
@@ -41,7 +41,7 @@ def asked_ids(
     for name, (now, why) in given.items():
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
-    settings, described = settings_of(stored, record), cast(Model, described_in(manifest.model, tokenizer))
+    settings, described = settings_of(stored, record), cast(Model, described_as(manifest.model, tokenizer))
     asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(described, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
     key = key_of(record)

@@ -8,8 +8,6 @@ from maskwise.models.checkpoints.catalog import Checkpoint, describe_checkpoint
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.locations import locate_checkpoint
 from maskwise.models.families import FAMILIES, WRAPPED, Family
-from maskwise.models.text_model import Continuation, TextModel
-from maskwise.models.tokenizers.text_pieces import TextPieces
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.records.manifest import ModelDescription
 
@@ -47,40 +45,13 @@ class DescribedModel:
 
 def describe_model(name: str) -> DescribedModel:
     """The model of this name, by its configuration and tokenizer."""
-    return _described(describe_checkpoint(name), tokenizer_of(name))
+    return described_as(describe_checkpoint(name), tokenizer_of(name))
 
 
-def _described(found: Checkpoint | ModelDescription, tokenizer: Any) -> DescribedModel:
+def described_as(found: Checkpoint | ModelDescription, tokenizer: Any) -> DescribedModel:
     named, sizes = (found.name, found.kind), (found.parameters or 0, found.window or 0)
     causal, block = bool(found.causal), found.block or None
     return DescribedModel(*named, *sizes, found.mask_id, found.shift, causal, block, tokenizer)
-
-
-class DescribedTextModel(TextModel):
-    """A served model by its manifest alone: its questions can be planned again, and it answers none."""
-
-    def __init__(self, described: ModelDescription, tokenizer: Any) -> None:
-        self.described, self.tokenizer, self.window = described, tokenizer, described.window or self.window
-
-    def description(self) -> ModelDescription:
-        return self.described
-
-    def check_sequence(self, ids: Sequence[int], what: str) -> None:
-        """The run has asked these prompts already."""
-
-    def write(self, before: str, after: str, tokens: int, temperature: float, seed: int) -> Continuation:
-        raise TypeError("a manifest describes this model: only its endpoint answers")
-
-
-def described_in(model: ModelDescription, tokenizer: Any) -> DescribedModel | TextModel:
-    if model.served is not None:
-        return DescribedTextModel(model, tokenizer)
-    return _described(model, tokenizer)
-
-
-def tokenizer_in(model: ModelDescription) -> Any:
-    """The tokenizer in which the questions of a run were written."""
-    return tokenizer_of(model.name) if model.served is None else TextPieces()
 
 
 def tokenizer_of(name: str) -> Any:

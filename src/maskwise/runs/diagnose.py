@@ -18,7 +18,6 @@ from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
 from maskwise.models.families import FAMILIES, NOISE_DRAWS
 from maskwise.models.model import Model
-from maskwise.models.text_model import TextModel
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
 from maskwise.probes import PROBES, record_fields
 from maskwise.probes.blocks import on_grid
@@ -112,9 +111,8 @@ def plan_run(
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
     refuse_unasked(data or {}, settings, probes)
-    text_model = model if isinstance(model, TextModel) else None
     noised = any(family.noised for family in FAMILIES if family.name == model.kind)
-    settings, notes = fit_to_model(settings, model.causal, probes, model.block, noised, text_model)
+    settings, notes = fit_to_model(settings, model.causal, probes, model.block, noised)
     if noised:
         notes = [CANVAS_SIZE, *notes]
     if model.weights is not None:
@@ -133,9 +131,6 @@ def plan_run(
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
     for unit in units:
         check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
-    if text_model is not None:
-        for line in text_model.notes():
-            setup.note(line)
     return PlannedRun(setup, asked, units)
 
 
@@ -153,9 +148,9 @@ def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[
         raise UserError(f"{count:,} examples do not fit into {window}: lower --distractors or --relevant")
 
 
-def refuse_inapplicable(model: str | Path | Model | TextModel, settings: Settings) -> None:
+def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
     """Refuses settings no probe of which applies to the model, by its config.json, before weights are read."""
-    if not isinstance(model, Model | TextModel):
+    if not isinstance(model, Model):
         family = read_family(locate_checkpoint(str(model))[0])
         # Which probes apply is the same in any block.
         fit_to_model(settings, family.causal, block=family.default_block, random_canvas=family.noised)
@@ -288,7 +283,7 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
     model, settings = setup.model, setup.settings
     stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
     return Manifest(
-        model=model.description() if isinstance(model, TextModel) else described(model),
+        model=described(model),
         settings=RunSettings(
             **json.loads(json.dumps(stored)),
             seeds=LAW,

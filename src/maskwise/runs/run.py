@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.util import find_spec
-from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from maskwise.models.model import Model
-    from maskwise.models.text_model import TextModel
     from maskwise.probes.probe import Preset, Settings
     from maskwise.tasks.datasets import Dataset
     from maskwise.tasks.rules import Task
@@ -155,12 +153,12 @@ class Run(RunOnDisk):
         True
         """
         from maskwise.runs.asked import asked_ids
-        from maskwise.runs.described_model import tokenizer_in
+        from maskwise.runs.described_model import tokenizer_of
 
         if not isinstance(record, Record):
             raise UserError(f"record is a value of the type {type(record).__name__}: give one of run.records")
         own = self.sources
-        tokenizer = own.tokenizer or tokenizer_in(self.manifest.model)
+        tokenizer = own.tokenizer or tokenizer_of(self.manifest.model.name)
         return tokenizer.decode(asked_ids(self.manifest, record, tokenizer, own.words, own.text, own.data, own.tasks))
 
 
@@ -193,18 +191,14 @@ QUESTION_ARGUMENTS = (
 
 
 def run_inputs(**given: Any) -> RunInputs:
-    """Checks the arguments of `diagnose` in QUESTION_ARGUMENTS and reads the files that they name.
-
-    An argument that is left out has its default in `diagnose`.
-    """
+    """Checks the arguments of `diagnose` in QUESTION_ARGUMENTS and reads the files that they name."""
     from maskwise.probes.text import load_text
     from maskwise.runs.settings import chosen_settings, with_tasks, with_templates, with_words
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.rules import TASKS
     from maskwise.tasks.word_sources import load_word_source
 
-    defaults = {name: signature(diagnose).parameters[name].default for name in QUESTION_ARGUMENTS}
-    asked = SimpleNamespace(**defaults | given)
+    asked = SimpleNamespace(**given)
     relevant, data = asked.relevant, asked.data
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(
@@ -228,7 +222,7 @@ def run_inputs(**given: Any) -> RunInputs:
 
 
 def diagnose(
-    model: "str | Path | Model | TextModel",
+    model: "str | Path | Model",
     probes: str | Sequence[str] | None = None,
     *,
     preset: "Preset" = "default",
@@ -260,8 +254,7 @@ def diagnose(
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
 
     Arguments:
-        model: a checkpoint folder, an embedded or a published name, an opened model, or a server's
-            (`maskwise.runs.endpoint.Endpoint`).
+        model: a checkpoint folder, an embedded or a published name, or an opened model.
         probes: names, in a list or in one text with commas; else the preset's (`maskwise diagnose --help` lists them).
         preset: quick (minutes on a CPU), default, full (every probe, 1000 points) or paper.
         out: the run folder; else one under runs/ named after all settings.
@@ -294,7 +287,6 @@ def diagnose(
         refuse_checkpoint_folder(Path(out))
     with collection_paused():
         from maskwise.models.checkpoints.opening import opened_model
-        from maskwise.models.text_model import TextModel
         from maskwise.runs.diagnose import diagnose as ask_probes
         from maskwise.runs.diagnose import refuse_inapplicable
         from maskwise.runs.runner import own_device
@@ -303,10 +295,8 @@ def diagnose(
     place = own_device(device) if device_map is None else device
     choices: Any = {"device_map": device_map, "max_memory": max_memory, "tensor_parallel": tensor_parallel}
     choices |= {"adapter": adapter, "check_weights": check_weights, "weights": weights, "any_base": any_base}
-    opened: Any = model
-    if not isinstance(model, TextModel):
-        opened = opened_model(model, dtype=dtype, device=place, **choices)
-        opened.compile_for_long_work()
+    opened = opened_model(model, dtype=dtype, device=place, **choices)
+    opened.compile_for_long_work()
     home, words_asked = None if out is None else Path(out), inputs.source.words
     texts = (words_asked, inputs.text, batch_tokens, inputs.data, command)
     folder = ask_probes(opened, inputs.settings, home, *texts, exact=exact, tasks=inputs.tasks)

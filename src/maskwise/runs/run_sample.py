@@ -8,7 +8,6 @@ from msgspec import structs
 from torch import Tensor
 
 from maskwise.models.model import Model
-from maskwise.models.text_model import TextModel
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import DIGITS, answer_rows, pack
 from maskwise.probes.probe import Item, Probe, Unit
@@ -24,10 +23,7 @@ def take_sample(
     model: Model, units: Sequence[Unit], records: Sequence[Record], probes: Sequence[Probe]
 ) -> list[SampledPrompt]:
     """Asked one prompt at a time, so that it does not depend on what else was asked. With a probe of gradients those of
-    two prompts are measured token by token: of one with the fewest masks and of one with the most. Empty for a model
-    that gives text alone."""
-    if isinstance(model, TextModel):
-        return []
+    two prompts are measured token by token: of one with the fewest masks and of one with the most."""
     chosen = choose(records, [probe.name for probe in probes if probe.variants is not None or probe.one_pass])
     wanted = {key_of(record): record for record in chosen}
     items = {item.key: item for item in items_of(units, wanted)}

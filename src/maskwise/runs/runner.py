@@ -7,12 +7,11 @@ the batch size or interruptions.
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,7 +19,6 @@ import torch.distributed as dist
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.model import Model
 from maskwise.models.tensor_parallel import WAITING, joined_replica
-from maskwise.models.text_model import TextModel
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
 from maskwise.probes.blocks import visible_masks
 from maskwise.probes.probe import Answerer, Item
@@ -29,8 +27,6 @@ from maskwise.records.record import Record
 from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt
 
-P = TypeVar("P")
-A = TypeVar("A")
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768
 MEETING = timedelta(minutes=10)  # for a process that was lost before all had met
 PIECE = "\ufffd"  # the text of a token that holds a part of a character
@@ -106,36 +102,6 @@ def batches(
         first = last
 
 
-def arrivals(
-    prompts: Sequence[P], requests: int, answer: Callable[[Sequence[P]], list[A]]
-) -> Iterator[tuple[int, list[A]]]:
-    """(place of the prompt, its answer) as they arrive, with so many concurrent requests. If one fails, nothing more is
-    sent, and the answers under way are still kept for a resumed run."""
-    failed: BaseException | None = None
-    pool = ThreadPoolExecutor(requests)
-    sent: dict[Future[list[A]], int] = {pool.submit(answer, [one]): at for at, one in enumerate(prompts)}
-    waiting = as_completed(sent)
-    try:
-        while sent:
-            try:
-                done = next(waiting)
-                at, problem = sent.pop(done), done.exception()
-            except KeyboardInterrupt as interrupt:
-                done, problem = None, interrupt
-            if done is not None and problem is None:
-                yield at, done.result()
-            else:
-                failed = failed or problem
-                sent = {one: place for one, place in sent.items() if not one.cancel()}
-                waiting = as_completed(sent)
-    finally:
-        pool.shutdown(cancel_futures=True)
-    if isinstance(failed, UserError):
-        raise UserError(f"{failed.as_typed}; the answers so far are kept, the same command goes on from there")
-    if failed is not None:
-        raise failed
-
-
 def record_items(
     model: Model,
     items: Sequence[Item],
@@ -155,13 +121,9 @@ def record_items(
     for item in items:
         same.setdefault(item.prompt, []).append(item)
     prompts = sorted(same, key=lambda prompt: -len(prompt.ids))
-    if isinstance(model, TextModel):
-        asking = arrivals(prompts, model.requests, lambda some: answering(model, some))
-    else:
-        asking = batches(prompts, budget, lambda some: answering(model, some), model.shards == 1)
-    for first, answers in asking:
+    for first, answers in batches(prompts, budget, lambda some: answering(model, some), model.shards == 1):
         for prompt, found in zip(prompts[first:], answers, strict=False):
-            if not all(math.isfinite(value or 0.0) for value in (found.confidence, found.entropy, found.nll)):
+            if not all(math.isfinite(value) for value in (found.confidence, found.entropy, found.nll)):
                 refuse_nonfinite_rows(model, prompt.ids, f"a prompt of the probe {same[prompt][0].key[0]}")
         asked = [
             (item, found)
@@ -176,8 +138,7 @@ def record_items(
 def batch_budget(model: Model, asked: int | None) -> int:
     if asked is not None and asked < 1:
         raise UserError(f"--batch-tokens must be at least 1, not {asked}")
-    on_gpu = not isinstance(model, TextModel) and model.device.type == "cuda"
-    return asked or (GPU_BATCH_TOKENS if on_gpu else CPU_BATCH_TOKENS)
+    return asked or (GPU_BATCH_TOKENS if model.device.type == "cuda" else CPU_BATCH_TOKENS)
 
 
 def check_fit(model: Model, items: Sequence[Item], or_else: str = "") -> None:
@@ -208,13 +169,13 @@ def _record(model: Model, item: Item, answer: Answer) -> Record:
         task=task,
         point=point,
         condition=item.condition,
-        masks=(model.canvas or 0) if isinstance(model, TextModel) else item.prompt.masks,
+        masks=item.prompt.masks,
         predicted=predicted,
         answer=item.answer,
         correct=same if written is None else written.right,
-        confidence=_rounded(answer.confidence),
-        entropy=_rounded(answer.entropy),
-        nll=_rounded(answer.nll),
+        confidence=round(answer.confidence, DIGITS),
+        entropy=round(answer.entropy, DIGITS),
+        nll=round(answer.nll, DIGITS),
         offset=None if model.block is None else (item.prompt.start + item.prompt.row) % model.block,
         visible=None if model.block is None else visible_masks(model, item.prompt),
         nll_allowed=_rounded(answer.nll_allowed) if listed else None,

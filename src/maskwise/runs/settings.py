@@ -6,7 +6,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from maskwise.models.text_model import TextModel
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
@@ -20,7 +19,6 @@ from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
 
-CONTINUES_ONLY = "the server continues prompts and reads no text after them, so the question is always last"
 LONGEST_USUAL = 1024  # tokens: models with a shorter context length get fewer distractors
 FEWER_DISTRACTORS = (30, 20, 12, 6)
 PASSAGE_PROBES = {"natural-text", "nelbo"}
@@ -172,15 +170,10 @@ def fit_to_model(
     probes: Sequence[Probe] = PROBES,
     block: int | None = None,
     random_canvas: bool = False,
-    text_model: TextModel | None = None,
 ) -> tuple[Settings, list[str]]:
     """The settings without the probes that do not apply to the model, and a note on each, except on probes for block
     diffusion models that only the preset named."""
     why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
-    if text_model is not None:
-        why = {probe.name: probe.not_text for probe in probes if probe.not_text}
-        if any(probe.text_after and probe.name in settings.probes for probe in probes) and not text_model.infills:
-            why |= {probe.name: CONTINUES_ONLY for probe in probes if probe.text_after}
     why |= {probe.name: probe.not_blocks for probe in probes if block is not None and probe.not_blocks}
     why |= {probe.name: NO_MASKS for probe in probes if random_canvas and not probe.random_canvas}
     left_out = [name for name in settings.probes if name in why]

@@ -1,4 +1,4 @@
-"""What the experiments find, as `--json` prints it: toy, comparison of mitigations (cures), comparison of models."""
+"""What the experiments find: toy, mitigations, comparison of models."""
 
 from typing import Annotated, Any
 
@@ -34,50 +34,25 @@ class Accuracy(Typed, frozen=True, kw_only=True):
 
 
 class MitigationResult(Typed, frozen=True, kw_only=True):
-    """A mitigation; the first one is the baseline."""
+    """What a way to decode, or an adapter, gives back of the accuracy lost to masks."""
 
-    cure: Annotated[str, Meta(description="its name")]
-    paper: Annotated[str | None, Meta(description="where it was published")]
-    two_masks: Annotated[Accuracy | None, Meta(description="with two masks, after; null where it was not run")] = None
-    accuracy: Annotated[float | None, Meta(description="with the canvas's masks; null where not measured")] = None
-    low: Annotated[float | None, Meta(description="lower end of the 95 % interval")] = None
-    high: Annotated[float | None, Meta(description="upper end")] = None
-    difference: Annotated[float | None, Meta(description="from the baseline, over the same questions")] = None
-    difference_low: Annotated[float | None, Meta(description="lower end")] = None
-    difference_high: Annotated[float | None, Meta(description="upper end")] = None
+    way: Annotated[str, Meta(description="its name")]
+    two_masks: Annotated[Accuracy, Meta(description="with two masks, after")]
+    accuracy: Annotated[float, Meta(description="with the canvas's masks")]
+    low: Annotated[float, Meta(description="lower end of the 95 % interval")]
+    high: Annotated[float, Meta(description="upper end")]
+    difference: Annotated[float, Meta(description="from the baseline, over the same questions")]
+    difference_low: Annotated[float | None, Meta(description="lower end")]
+    difference_high: Annotated[float | None, Meta(description="upper end")]
     nll_two_masks: Annotated[
         float | None,
         Meta(description="mean negative log-likelihood of the right answer with two masks, after, in nats"),
-    ] = None
-    nll: Annotated[float | None, Meta(description="with the canvas's masks, in the step that commits the answer")] = (
-        None
-    )
-    nll_difference: Annotated[NatsDifference | None, Meta(description="from the baseline, paired")] = None
+    ]
+    nll: Annotated[float | None, Meta(description="with the canvas's masks, in the step that commits the answer")]
+    nll_difference: Annotated[NatsDifference | None, Meta(description="from the baseline, paired")]
     recovered: Annotated[
         Score | UnsetType, Meta(description="share of the loss recovered, (a200' - a200) / (a2 - a200), with all ends")
     ] = UNSET
-    tokens_per_pass: Annotated[float, Meta(description="200 / forward passes")]
-    training: Annotated[str, Meta(description="what it took")]
-    why: Annotated[str | UnsetType, Meta(description="why it was not run, where no adapter would help")] = UNSET
-
-    @property
-    def measured(self) -> Accuracy | None:
-        """Its accuracy, None where it was not run."""
-        if self.accuracy is None or self.low is None or self.high is None:
-            return None
-        return Accuracy(accuracy=self.accuracy, low=self.low, high=self.high)
-
-
-class Mitigations(Typed, frozen=True, kw_only=True):
-    """cures --json, also cures.json"""
-
-    model: Annotated[str, Meta(description="the model's name")]
-    masks: Annotated[Count, Meta(description="of the canvas")]
-    block: Annotated[Count | UnsetType, Meta(description="block diffusion: tokens per block")] = UNSET
-    n: Annotated[Count, Meta(description="questions")]
-    two_masks: Annotated[Accuracy, Meta(description="for comparison: with two masks")]
-    skill: Annotated[Skill | UnsetType, Meta(description="whether these questions can show a loss")] = UNSET
-    cures: list[MitigationResult]
 
 
 class ComparedModel(Typed, frozen=True, kw_only=True):
@@ -137,36 +112,3 @@ class ComparisonResult(Typed, frozen=True, kw_only=True):
     changes: Annotated[dict[str, Changes], Meta(description="of each further model, by label")]
     baseline: Annotated[str, Meta(description="the first model")]
     report: Annotated[str | UnsetType, Meta(description="the page")] = UNSET
-
-
-class SweptJob(Typed, frozen=True, kw_only=True):
-    """A job of a sweep: one model under one of the settings."""
-
-    name: Annotated[str, Meta(description="that of its folder")]
-    model: Annotated[str, Meta(description="as given")]
-    settings: Annotated[str, Meta(description="the name of its settings; empty where all jobs have the same")]
-    folder: Annotated[str, Meta(description="its run folder")]
-    state: Annotated[
-        str, Meta(description="finished, skipped (it was finished before), failed, or planned (with --dry-run)")
-    ]
-    problem: Annotated[str | UnsetType, Meta(description="why it failed, in one line")] = UNSET
-    answers: Annotated[Count, Meta(description="questions under all conditions; 0 of skipped jobs")]
-    tokens: Annotated[Count, Meta(description="of all their prompts, estimated")]
-    seconds: Annotated[float, Meta(description="estimated from tokens and parameters")]
-    scores: Annotated[dict[str, Score], Meta(description="each score by name, where the run is complete")]
-
-
-class SweepResult(Typed, frozen=True, kw_only=True):
-    """sweep --json"""
-
-    out: Annotated[str, Meta(description="the folder of the sweep")]
-    table: Annotated[str | None, Meta(description="the page of all runs; null where none is complete")]
-    executor: Annotated[str, Meta(description="local or slurm")]
-    workers: Annotated[Count, Meta(description="jobs that run at once")]
-    gpus_per_job: Annotated[Count, Meta(description="GPUs of each")]
-    seconds: Annotated[float, Meta(description="estimate for all jobs that are not skipped")]
-    jobs: Annotated[list[SweptJob], Meta(description="in the order given")]
-
-    @property
-    def failed(self) -> list[SweptJob]:
-        return [job for job in self.jobs if job.state == "failed"]

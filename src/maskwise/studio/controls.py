@@ -9,9 +9,8 @@ from maskwise.studio.shelf import Shelf, label_of
 from maskwise.studio.sizes import MOST_CHARACTERS
 
 NONE = "none"
-# Of all sessions together, one job runs a model at a time, and one draws.
+# Of all sessions together, one job runs a model at a time.
 MODEL_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
-DRAWING_JOB: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "drawing"}
 CHEAP: dict[str, Any] = {
     "concurrency_limit": 8,
     "concurrency_id": "cheap",

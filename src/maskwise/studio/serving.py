@@ -8,7 +8,6 @@ import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -25,7 +24,7 @@ EXACT_PATHS |= {f"/gradio_api/{name}" for name in API}
 # Nothing is fetched from elsewhere, whatever a page or a text says.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self' data:; frame-src 'self'; frame-ancestors 'none'; form-action 'none'; "
+    "img-src 'self' data:; font-src 'self' data:; frame-ancestors 'none'; form-action 'none'; "
     "base-uri 'self'; object-src 'none'"
 )
 HEADERS = [
@@ -119,7 +118,7 @@ async def _refuse(scope: Scope, send: Send, status: int) -> None:
 
 
 def guarded_app(
-    models: Sequence[str], root: Path, port: int, dtype: str = "auto", device: str | None = None
+    models: Sequence[str], port: int, dtype: str = "auto", device: str | None = None
 ) -> tuple[Guard, Callable[[], object]]:
     """The guarded application without an open model, and the function that opens the first one."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
@@ -132,7 +131,7 @@ def guarded_app(
     from maskwise.studio.views import studio_style
 
     shelf = Shelf(models, dtype, device)
-    app = build_app(shelf, root).queue(max_size=MOST_WAITING, api_open=False)
+    app = build_app(shelf).queue(max_size=MOST_WAITING, api_open=False)
     app.state_session_capacity = MOST_SESSIONS
     # Fonts of the system: Gradio's themes would ask for web fonts.
     fonts = ["system-ui", "-apple-system", "Segoe UI", "DejaVu Sans", "sans-serif"]

@@ -53,11 +53,6 @@ def trace_view(label: str, prompt: str, trace: Trace, step: int) -> str:
     return _templates().get_template("traced.html.jinja").render(**shown, places=len(frame), cells=cells)
 
 
-def page_view(page: str) -> str:
-    """A report in a sandboxed frame without scripts or navigation."""
-    return f'<iframe class="page" title="The report" sandbox="" srcdoc="{escape(page)}"></iframe>'
-
-
 def problem_view(problem: object) -> str:
     return f'<p class="problem" role="alert">{escape(problem)}</p>'
 

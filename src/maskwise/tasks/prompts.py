@@ -189,15 +189,9 @@ def check_offsets(tokenizer: Any) -> None:
         raise UserError(f"the tokenizer {name_of(tokenizer)} gives no offsets; {needed}")
 
 
-def check_letters(tokenizer: Any) -> None:
-    """Refuses, by its name, a tokenizer without offsets, or in which an answer letter is not one token."""
-    check_offsets(tokenizer)
-    letter_ids(tokenizer)
-
-
 @functools.lru_cache(maxsize=8)
 def letter_ids(tokenizer: Any) -> tuple[int, ...]:
-    """The token of each answer letter in its place, after `[` and before `]`."""
+    """The token of each answer letter in its place, after `[` and before `]`; refuses several tokens."""
     found = []
     for place in range(len(LETTERS)):
         text, _, letter_at = lay_out(tokenizer, [], Question(("one", "two", "three"), place, True), "right", False)

@@ -128,7 +128,7 @@ def test_the_card_states_every_score_with_its_settings_and_no_path(tmp_path: Pat
     (tmp_path / "my_model").mkdir()
     command = f"maskwise diagnose {tmp_path / 'my_model'} --quick"
     folder = write_run(tmp_path / "run", KNOWN, model, command=command, filler="<b>|")
-    done = CliRunner().invoke(app, ["run-card", str(folder)])
+    done = CliRunner().invoke(app, ["report", str(folder), "--card"])
     assert done.exit_code == 0, done.stderr
     card = done.stdout
     assert "| Mask tax | 64 %" in card.replace("\u00a0", " ") and "| Locality | 53 %" in card.replace("\u00a0", " ")
@@ -139,13 +139,10 @@ def test_the_card_states_every_score_with_its_settings_and_no_path(tmp_path: Pat
     assert "**Planted**" in card and r"\<b\>\|" in card  # a stranger's text is escaped
     tables = [part.splitlines() for part in card.split("\n\n") if part.startswith("|")]
     assert len(tables) == 5 and all(len({len(re.split(r"(?<!\\)\|", line)) for line in one}) == 1 for one in tables)
-    out = tmp_path / "card.md"
-    assert CliRunner().invoke(app, ["run-card", str(folder), "--out", str(out)]).exit_code == 0
-    assert out.read_text(encoding="utf-8").rstrip("\n") == card.rstrip("\n")
 
 
 def test_a_backtick_does_not_end_the_code_of_a_card(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", KNOWN, DIFFUSION, command="maskwise diagnose '```\n# mine'")
-    card = CliRunner().invoke(app, ["run-card", str(folder)]).stdout
+    card = CliRunner().invoke(app, ["report", str(folder), "--card"]).stdout
     fence, line, last = card[card.index("````bash") :].split("\n")[:3]
     assert fence == "````bash" and "# mine" in line and last == "````"

@@ -6,10 +6,8 @@ from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.generate import Generation, decode
 from maskwise.decoding.options import DecodingOptions
 from maskwise.models.model import Model
-from maskwise.models.text_model import Continuation, TextModel
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
 from maskwise.probes.checked import AskedSet, CanvasLayout
-from maskwise.support.errors import UserError
 from maskwise.tasks.checkable import is_right
 from maskwise.tasks.prompts import Prompt
 
@@ -21,9 +19,6 @@ def write(
 ) -> list[Answer]:
     """Greedy, the most confident first."""
     right = {one.ids: one.answer for one in asked.questions}
-    if isinstance(model, TextModel):
-        texts = [(prompt.ids[: prompt.row], model.fill(prompt.ids, prompt.row, layout.canvas)) for prompt in prompts]
-        return [text_answer(model, one, right[ids], asked.check) for ids, one in texts]
     options = DecodingOptions(
         max_new_tokens=layout.canvas,
         steps=layout.steps(tokens_per_step),
@@ -40,15 +35,6 @@ def write(
         measured |= {"empty": float(not text.strip()), "cut": 1.0 - measured["ended"]}
         answers.append(Answer(one.ids[0], 0.0, 0.0, 0.0, measured, text_checked(text, right[ids], asked.check)))
     return answers
-
-
-def text_answer(model: TextModel, written: Continuation, right: str, check: str) -> Answer:
-    """The answer of a text model: it counts the tokens itself, and its end tokens are not visible."""
-    if written.tokens is None:
-        raise UserError("the server does not count its tokens (usage): leave generation-length out with --probes")
-    ended, empty = float(written.ended), float(not written.text.strip())
-    measured = {"length": written.tokens, "ended": ended, "empty": empty, "cut": 1.0 - ended}
-    return Answer(model.mask_id, None, None, None, measured, text_checked(written.text, right, check))
 
 
 def text_checked(text: str, right: str, check: str) -> Written:

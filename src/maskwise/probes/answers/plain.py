@@ -9,11 +9,9 @@ from torch import Tensor
 
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
-from maskwise.models.text_model import TextModel
 from maskwise.tasks.prompts import Prompt
 
 DIGITS = 6  # of what is recorded
-LETTER_TOKENS, WORD_TOKENS = 2, 8  # written after a prompt: a letter and what closes it; a word of several tokens
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,13 @@ class Answer:
 
     `evidence` is what some probes measure besides; it goes into the record as it is. `written` takes the token's place
     where an answer is more than one token, each of its own step: confidence, entropy and nll are then not measured, 0
-    in the record. Answers of a model that gives text alone have no probabilities.
+    in the record.
     """
 
     token: int
-    confidence: float | None = None
-    entropy: float | None = None
-    nll: float | None = None
+    confidence: float
+    entropy: float
+    nll: float
     evidence: dict[str, Any] | None = field(default=None, hash=False)
     written: Written | None = None
     nll_allowed: float | None = None
@@ -50,31 +48,14 @@ class Answer:
 def ask(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
     """One forward pass; logits of the answer rows only, and one transfer to the host.
 
-    Prompts that differ only in the answer that counts are one sequence. Of a model that gives text alone, the first
-    word that it writes.
+    Prompts that differ only in the answer that counts are one sequence.
     """
-    if isinstance(model, TextModel):
-        return [Answer(first_piece(model, prompt)) for prompt in prompts]
     distinct = {(prompt.ids, prompt.start): prompt for prompt in prompts}
     place = {key: number for number, key in enumerate(distinct)}
     batch = pack(model, list(distinct.values()))
     which = torch.tensor([place[prompt.ids, prompt.start] for prompt in prompts], device=model.device)
     index = model.locate(batch, which, answer_rows(model, prompts))
     return answers_to(prompts, model.head(model.hidden(batch)[index]))
-
-
-def first_piece(model: TextModel, prompt: Prompt) -> int:
-    """The first word of the text that the model writes in the answer's place."""
-    right = model.tokenizer.decode([prompt.answer_id])
-    closed = model.infills and prompt.ids[-1] != model.mask_id  # the letter alone is missing, as in format A
-    tokens = WORD_TOKENS if len(right) > 1 else 1 if closed else LETTER_TOKENS
-    made = model.fill(prompt.ids, prompt.row, tokens)
-    text = made.text
-    if len(right) == 1 and not made.ended and len(text) == made.tokens:
-        text = text[:1]  # "AA" in two tokens: the first token, as of an opened model
-    if right.startswith(" ") and not text.startswith(" "):  # some tokenizers lose the first space
-        text = f" {text}"
-    return int((model.tokenizer(text)["input_ids"] or [model.mask_id])[0])
 
 
 def pack(model: Model, prompts: Sequence[Prompt]) -> Batch:

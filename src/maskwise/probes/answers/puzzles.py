@@ -8,14 +8,11 @@ import torch
 from maskwise.decoding.exact import outcomes
 from maskwise.decoding.generate import generate
 from maskwise.models.model import Model
-from maskwise.models.text_model import TextModel
 from maskwise.probes.answers.plain import DIGITS, Answer, Written
 from maskwise.probes.paces import ITEMS, Pace
-from maskwise.support.randomness import seed_of, torch_generator
+from maskwise.support.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.word_puzzles import Name, PuzzlePrompt, ideal_marginals, make_puzzle
-
-TOKENS_PER_WORD = 4  # of text, at most
 
 
 def solve(
@@ -35,20 +32,6 @@ def solve(
         right = by_ids[prompt.ids].solved_by(one.ids)
         evidence = {key: round(value, DIGITS) for key, value in measured.items()}
         answers.append(Answer(one.ids[0], 0.0, 0.0, 0.0, evidence, Written(text, right)))
-    return answers
-
-
-def solve_in_text(
-    model: TextModel, prompts: Sequence[Prompt], puzzles: Sequence[PuzzlePrompt], seed: int
-) -> list[Answer]:
-    """As the model decodes, sampled: its first words are the answer. Steps and order are not seen: no evidence."""
-    by_ids, answers = {asked.ids: asked.puzzle for asked in puzzles}, []
-    for prompt in prompts:
-        drawn = seed_of("puzzle", seed, model.tokenizer.decode(prompt.ids)) % 2**31
-        text = model.fill(prompt.ids, prompt.row, ITEMS * TOKENS_PER_WORD, 1.0, drawn).text
-        ids = tuple(model.tokenizer(text if text.startswith(" ") else f" {text}")["input_ids"][:ITEMS])
-        written = Written(model.tokenizer.decode(ids).strip(), by_ids[prompt.ids].solved_by(ids))
-        answers.append(Answer(model.mask_id, written=written))
     return answers
 
 

@@ -18,9 +18,8 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.generation import Generation
 from maskwise.models.model import Model
-from maskwise.models.text_model import TextModel
-from maskwise.probes.answers.plain import DIGITS, Answer, Written, answer_rows, answers_to, ask, pack
-from maskwise.probes.checked import AS_SERVED, AskedSet
+from maskwise.probes.answers.plain import DIGITS, Answer, Written, answer_rows, answers_to, pack
+from maskwise.probes.checked import AskedSet
 from maskwise.probes.numeric_settings import EMULATED, FLOAT16, FLOAT32, REFERENCE, WEIGHTS, Machine, NumericSetting
 from maskwise.support.randomness import python_random
 from maskwise.tasks.checkable import is_right
@@ -32,8 +31,6 @@ def machine_of(model: Model) -> Machine:
 
     Where the questions of a finished run are made again there is no model, and every setting may have been asked.
     """
-    if isinstance(model, TextModel):
-        return Machine(AS_SERVED)
     if not isinstance(model, Model):
         return Machine(FLOAT16, compiles=True, weights=WEIGHTS)
     compiles = model.device.type == "cuda" and model.family.layers_compile
@@ -125,8 +122,6 @@ def attention_of(setting: NumericSetting) -> AbstractContextManager[Any]:
 @torch.inference_mode()
 def ask_under(model: Model, prompts: Sequence[Prompt], setting: NumericSetting, copies: ModelCopies) -> list[Answer]:
     """One forward pass per batch of the setting; evidence: the margin of the two best logits, and the largest."""
-    if isinstance(model, TextModel):
-        return [replace(answer, evidence={"dtype": setting.dtype}) for answer in ask(model, prompts)]
     used = copies.under(model, setting)
     found: dict[int, Answer] = {}
     with attention_of(setting):
@@ -154,10 +149,6 @@ def write_under(
 ) -> list[Answer]:
     """Greedy, on the canvas of the prompts. Of the reference the least margin of a committed token is kept."""
     right = {one.ids: one.answer for one in asked.questions}
-    if isinstance(model, TextModel):
-        texts = [(one.ids[: one.row], model.fill(one.ids, one.row, one.masks).text) for one in prompts]
-        written = [Written(text, is_right(text, right[ids], asked.check)) for ids, text in texts]
-        return [Answer(model.mask_id, evidence={"dtype": setting.dtype}, written=one) for one in written]
     used = copies.under(model, setting)
     ends = set(end_tokens(used))
     found: dict[int, Answer] = {}

@@ -7,7 +7,7 @@ from the block before, and sees none of the masks. Other models have no blocks a
 """
 
 from maskwise.probes.examples import FEW_SHOT
-from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Variant, first_of_same
+from maskwise.probes.probe import Probe, Setup, Variant, first_of_same
 from maskwise.probes.section import Section, named_curves
 from maskwise.support.typed import Count
 
@@ -31,7 +31,6 @@ def variants(setup: Setup) -> list[Variant]:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text=VARIES_MASKS,
     about="the answer at several places of a block (block diffusion models)",
     condition=FEW_SHOT | {"after": str, "offset": Count},
     presets=("default", "full"),

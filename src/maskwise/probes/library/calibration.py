@@ -87,7 +87,6 @@ def _in_words(shown: Shown) -> list[str]:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text="",
     about="the tasks without relevant examples: which of them need context",
     condition={"masks": Count},
     presets=("default", "full"),

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
 
-from maskwise.models.text_model import TextModel
-from maskwise.probes.checked import AS_SERVED
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, ItemMaker, Probe, Setup, Unit, items_of, units_of
@@ -24,7 +22,6 @@ from maskwise.probes.section import Entry, Measure, Point, Section, Shown, Summa
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import Claim, by_point, judged
 from maskwise.scoring.intervals import Estimate, mean_over_tasks
-from maskwise.scoring.numbers import between, percent
 from maskwise.support.errors import UserError
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.word_puzzles import NAMES, Name, PuzzlePrompt, ask, one_token_words
@@ -41,7 +38,7 @@ DECODING_COST = 4
 
 
 def units(setup: Setup) -> Iterator[Unit]:
-    from maskwise.probes.answers.puzzles import solve, solve_in_text
+    from maskwise.probes.answers.puzzles import solve
 
     tokenizer, mask_id, seed = setup.asker.tokenizer, setup.asker.mask, setup.settings.seed
     try:
@@ -49,13 +46,10 @@ def units(setup: Setup) -> Iterator[Unit]:
     except UserError as problem:
         setup.note(f"{NAME} was not run: {problem}")
         return
-    in_text = isinstance(setup.model, TextModel)
     for name in NAMES:
-        for pace in [Pace(AS_SERVED)] if in_text else paces():
+        for pace in paces():
             items = puzzle_items(tokenizer, name, puzzles[name], pace)
-            answer: Any = partial(solve, name=name, pace=pace, puzzles=puzzles[name], seed=seed)
-            if in_text:
-                answer = partial(solve_in_text, puzzles=puzzles[name], seed=seed)
+            answer = partial(solve, name=name, pace=pace, puzzles=puzzles[name], seed=seed)
             yield from units_of(len(puzzles[name]), 1, items, answer, DECODING_COST)
 
 
@@ -95,8 +89,6 @@ def areas(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float]]]:
     groups: dict[tuple[str, str], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         condition = record.condition
-        if condition["rule"] == AS_SERVED:  # its speed is not known
-            continue
         groups[condition["puzzle"], condition["rule"]][condition_text(condition)].append(record)
     found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for (puzzle, rule), by_speed in groups.items():
@@ -171,8 +163,7 @@ def _areas_in_words(shown: Shown) -> list[str]:
         rule, area = pair
         return f"{rule} {area['aup']:.2f} (perfect: {area['ideal']:.2f})"
 
-    served = _served_rows(shown.entries(NAME))
-    lines = [f"{puzzle}: {right} solved, decoded as served ({ends})" for puzzle, right, ends, _ in served]
+    lines = []
     for puzzle, rules in shown.summary.extras.get("aup", {}).items():
         if not any(area["aup"] for area in rules.values()):
             lines.append(f"{puzzle}: never solved, under any rule")
@@ -183,15 +174,8 @@ def _areas_in_words(shown: Shown) -> list[str]:
     return lines
 
 
-def _served_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
-    served = (entry for entry in entries if entry.condition["rule"] == AS_SERVED)
-    return [(e.condition["puzzle"], percent(e.accuracy), between(e.low, e.high), str(e.n)) for e in served]
-
-
 def _area_table(summary: Summary) -> list[TextTable]:
     by_puzzle = summary.extras.get("aup")
-    if served := _served_rows(summary.probes.get(NAME, [])):
-        return [TextTable("coherence, decoded as served", ("puzzle", "solved", "95 % interval", "n"), served)]
     if not by_puzzle:
         return []
 
@@ -212,7 +196,6 @@ PROBE = Probe(
     parameters={"puzzles": 30},
     quick={"puzzles": 6},
     not_causal=NO_MASK_TOKEN,
-    not_text="",
     not_blocks=BY_BLOCKS,
     measures=measures,
     chance=None,

@@ -61,7 +61,6 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text="",
     about="prompts of several lengths, with few masks and with many",
     condition=FEW_SHOT | {"distractors": Count, "masks": str},
     presets=("default", "full", "paper"),

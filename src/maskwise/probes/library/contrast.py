@@ -176,7 +176,6 @@ def _effect(point: Point, base: Point) -> str:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text="",
     about="questions whose answer only one example shows, near or far, with more and more masks",
     condition={"examples": str, "masks": Count},
     presets=("default", "full"),

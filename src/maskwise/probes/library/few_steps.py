@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.library.unmasking import QUICK_STEP_MASKS, STEP_MASKS, beside_one_step, step_units
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, first_of_same
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, first_of_same
 from maskwise.probes.section import curve, over_masks
 from maskwise.support.typed import Count
 
@@ -21,7 +21,6 @@ def units(setup: Setup) -> Iterator[Unit]:
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="the masks filled in 2, 4 and 6 steps",
     condition=FEW_SHOT | {"steps": Count, "masks": Count},
     presets=("full", "paper"),

@@ -14,7 +14,7 @@ from msgspec import UnsetType
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.examples import FEW_SHOT
-from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Variant
+from maskwise.probes.probe import Probe, Setup, Variant
 from maskwise.probes.section import Entry, Lead, Point, Section, Shown, by_masks
 from maskwise.records.groups import conditions_of, records_of, values_of
 from maskwise.records.record import Condition, Record
@@ -125,7 +125,6 @@ def _instead(entries: Sequence[Entry]) -> str:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text=VARIES_MASKS,
     about="full stops in the place of appended masks",
     condition=FEW_SHOT | {"filler": str, "fillers": Count, "format": str | UnsetType},
     lead=Lead(_after_masks, _instead, published=", full stops"),

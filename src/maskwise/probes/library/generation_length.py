@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from maskwise.models.text_model import TextModel
-from maskwise.probes.checked import AS_SERVED, ONE_BLOCK, UNCUT, CanvasLayout, asked_sets, canvas_items, layouts
+from maskwise.probes.checked import ONE_BLOCK, asked_sets, canvas_items, layouts
 from maskwise.probes.evidence import evidence_means
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, first_of_same, units_of
 from maskwise.probes.section import Entry, Measure, Point, Shown, Summary, TextTable, as_share, in_unit, over_masks
@@ -42,9 +41,6 @@ def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.canvas_answers import write
 
     own, planned = setup.own, layouts(setup.own)
-    if isinstance(setup.model, TextModel):
-        planned = [CanvasLayout(canvas, whole=AS_SERVED) for canvas in own["canvases"]]
-        setup.note(f"{NAME}: the size of a canvas is the number of tokens that an answer may have")
     for asked in asked_sets(setup):
         fitting = [layout for layout in planned if asked.longest + layout.canvas <= setup.model.window]
         left_out = sorted({layout.canvas for layout in planned} - {layout.canvas for layout in fitting})
@@ -78,7 +74,7 @@ def flood(records: Sequence[Record]) -> dict[str, Any] | None:
     """
     lengths: dict[int, dict[tuple[str, int], int]] = {}  # of each canvas, of each question
     for record in records:
-        if record.condition["layout"] in UNCUT:
+        if record.condition["layout"] == ONE_BLOCK:
             of_canvas = lengths.setdefault(int(record.condition["canvas"]), {})
             of_canvas[record.task, record.point] = record.evidence["length"]
     short, most = min(lengths, default=0), max(lengths, default=0)
@@ -129,7 +125,7 @@ def flood_in_words(shown: Shown) -> list[str]:
 
 def empty_and_cut(shown: Shown) -> list[str]:
     """In one block: the canvas with the most empty and the one with the most cut answers, and what to do about them."""
-    known = [e for e in shown.entries(NAME) if e.condition["layout"] in UNCUT and e.measures["empty"] is not None]
+    known = [e for e in shown.entries(NAME) if e.condition["layout"] == ONE_BLOCK and e.measures["empty"] is not None]
     if not known:
         return ["inconclusive whether answers are empty or cut off: these records do not say"]
     lines = []
@@ -178,7 +174,6 @@ PROBE = Probe(
     parameters={"canvases": (64, 128, 256, 512, 1024), "blocks": (32,), "tokens_per_step": 8, "questions": 64},
     quick={"canvases": (16, 64, 128), "blocks": (16,), "questions": 8},
     not_causal=NO_MASK_TOKEN,
-    not_text="",
     not_blocks=BY_BLOCKS,
     baseline=first_of_same,
     measures=measures,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units, over_shares
-from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Unit, first_condition
+from maskwise.probes.probe import Probe, Setup, Unit, first_condition
 from maskwise.probes.section import Measure
 from maskwise.tasks.datasets import HOTPOTQA as NAME
 
@@ -20,7 +20,6 @@ def units(setup: Setup) -> Iterator[Unit]:
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="questions about real text, by the share of masks (--data)",
     condition={"share": float},
     presets=("full", "paper"),

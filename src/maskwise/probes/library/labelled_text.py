@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from maskwise.probes.labelled import QUICK_SHARES, SHARES, by_share, data_units, over_shares
-from maskwise.probes.probe import VARIES_MASKS, Probe, Setup, Unit, first_condition
+from maskwise.probes.probe import Probe, Setup, Unit, first_condition
 from maskwise.probes.section import Measure
 from maskwise.tasks.datasets import READERS, has_labels
 
@@ -21,7 +21,6 @@ def units(setup: Setup) -> Iterator[Unit]:
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="classification of texts, by the share of masks (--data)",
     condition={"share": float},
     units=units,

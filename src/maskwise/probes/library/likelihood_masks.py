@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET
 
 from maskwise.probes.checked import AskedSet, asked_sets
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, first_condition, units_for, with_nll
+from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit, first_condition, units_for, with_nll
 from maskwise.probes.section import Entry, Shown, by_masks, in_nats, over_masks
 from maskwise.records.record import Condition, Record
 from maskwise.support.typed import Count
@@ -76,7 +76,6 @@ def _in_words(shown: Shown) -> list[str]:
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
     condition={"masks": Count},
     units=units,

@@ -131,7 +131,6 @@ def moved_away(point: Point, base: Point) -> str:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text="",
     about="the relevant examples moved away from the question",
     condition=FEW_SHOT | {"location": Count},
     presets=("default", "full", "paper"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.library.location import LOCATIONS, NEARER_TO_THE_RIGHT, QUICK_LOCATIONS
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Variant
+from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Variant
 from maskwise.probes.section import WITH_MASKS, Point, Section, Shown, curve
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
@@ -66,7 +66,6 @@ def _points(shown: Shown) -> list[Point]:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text=VARIES_MASKS,
     about="the location probe with more and more masks",
     condition=FEW_SHOT | {"location": Count, "masks": Count},
     presets=("default", "full", "paper"),

@@ -14,7 +14,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.evidence import TIMES_INPUT, entry_per_target
 from maskwise.probes.library import attribution
 from maskwise.probes.library.attribution import COMPARE_BY, drawn, ordered_episodes
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Answerer, Asker, ItemMaker, Probe, Setup, Unit, items_of
+from maskwise.probes.probe import NO_MASK_TOKEN, Answerer, Asker, ItemMaker, Probe, Setup, Unit, items_of
 from maskwise.probes.published import EXPECTATIONS
 from maskwise.probes.section import Point, Section, Shown
 from maskwise.records.record import Condition, Record
@@ -80,7 +80,6 @@ def _published() -> tuple[tuple[str, float, tuple[float, ...]], ...]:
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="gradients of the answer by kind of token",
     condition={"extra masks": Count},
     evidence={

@@ -18,7 +18,7 @@ from maskwise.probes.examples import FEW_SHOT, main_records
 from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
 from maskwise.probes.library.unmasking import NAME as UNMASKING
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Sentences, Setup, Variant
+from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import Lead, Measure, Shown, by_masks, over_masks
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
@@ -207,7 +207,6 @@ MASK_NATS = ScoreRule(
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text=VARIES_MASKS,
     about="more and more masks after the question",
     condition=FEW_SHOT | {"masks": Count},
     lead=Lead(lambda entries: entries, lambda entries: "masks", main=True, advice=advice),

@@ -21,7 +21,7 @@ from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, END, ONE_POSITION
 from maskwise.probes.few_shot import episodes
 from maskwise.probes.library.filler import filler_name
 from maskwise.probes.paths import BASELINE, MASKS, NAME, InEachUnit, Mechanism, TokenPaths, tokens_and_count
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Asker, ItemMaker, Probe, Setup, Unit, items_of, units_of
+from maskwise.probes.probe import NO_MASK_TOKEN, Asker, ItemMaker, Probe, Setup, Unit, items_of, units_of
 from maskwise.probes.section import Entry, Point, Section, Shown, Summary, TextTable, in_unit
 from maskwise.records.record import Condition, condition_text
 from maskwise.scoring.intervals import Estimate
@@ -250,7 +250,6 @@ def _baseline(condition: Condition, all_conditions: Sequence[Condition]) -> Cond
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="how appended masks act: attention to them is cut, one kind of row at a time",
     condition={"masks": Count, "fillers": Count | UnsetType, "place": str | UnsetType, "attention": str | UnsetType},
     units=units,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.probe import VARIES_MASKS, Asker, ItemMaker, Probe, Setup, Unit, items_of, units_of, with_nll
+from maskwise.probes.probe import Asker, ItemMaker, Probe, Setup, Unit, items_of, units_of, with_nll
 from maskwise.probes.section import Measure, Section, in_nats, named_curves
 from maskwise.probes.text import TASK, Passage, passages_of
 from maskwise.records.record import Condition
@@ -59,7 +59,6 @@ def nothing_after(condition: Condition, conditions: Sequence[Condition]) -> Cond
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text=VARIES_MASKS,
     about="the last word of a passage with masks or full stops after it",
     condition={"after": str, "count": Count},
     presets=("default", "full"),

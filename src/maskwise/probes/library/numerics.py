@@ -18,7 +18,7 @@ from functools import partial
 from msgspec import UNSET, UnsetType
 
 from maskwise.probes import numeric_settings as numeric
-from maskwise.probes.checked import AS_SERVED, AskedSet, CanvasLayout, asked_sets, canvas_items
+from maskwise.probes.checked import AskedSet, CanvasLayout, asked_sets, canvas_items
 from maskwise.probes.few_shot import context_of, episodes, few_shot_items
 from maskwise.probes.numeric_flips import EDGES, NumericsSummary, numerics_summary
 from maskwise.probes.numeric_settings import BFLOAT16, FLOAT16, GENERATIONS, IN_WORDS, ONE_PASS, SINGLE, NumericSetting
@@ -57,7 +57,7 @@ def units(setup: Setup) -> Iterator[Unit]:
         make = partial(_few_shot, setup.asker, contexts, setting)
         ask = partial(ask_under, setting=setting, copies=copies)
         planned.append((setting, Unit(range(points), len(contexts), make, ask)))
-    if machine.dtype == AS_SERVED or (not model.causal and model.block is None):
+    if not model.causal and model.block is None:
         for asked in _fitting(setup):
             for setting in numeric.every_numeric_setting(machine, own["generation_draws"], seed, generated=True):
                 condition: Condition = {"answers": GENERATIONS, "setting": setting.name}
@@ -271,7 +271,6 @@ PROBE = Probe(
     condition={"answers": str, "setting": str},
     evidence={"dtype": str, "margin": float | UnsetType, "scale": float | UnsetType},
     units=units,
-    not_text="",
     takes=lambda data_set: data_set in CHECKED,
     parameters={
         "points": 2,

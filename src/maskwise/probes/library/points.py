@@ -14,7 +14,7 @@ from msgspec import UnsetType
 
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import Labels, label_prompt, labels_of
-from maskwise.probes.probe import VARIES_MASKS, Asker, ItemMaker, Probe, Setup, Unit, items_of, units_of
+from maskwise.probes.probe import Asker, ItemMaker, Probe, Setup, Unit, items_of, units_of
 from maskwise.probes.section import Entry, Measure, Point, Section, Shown
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.claims import Claim, contrast_claim
@@ -140,7 +140,6 @@ of_clouds = partial(
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="classification of 3-D points by the order of the examples",
     condition={"order": str, "question": str | UnsetType, "examples": Count | UnsetType, "share": float | UnsetType},
     presets=("full", "paper"),

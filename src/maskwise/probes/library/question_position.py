@@ -49,8 +49,6 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text="",
-    text_after=True,
     about="the location probe with the question first, in the middle or last",
     condition=FEW_SHOT | {"question": str, "location": Count},
     condition_words={"right": "last", "left": "first"},

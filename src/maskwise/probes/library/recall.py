@@ -213,7 +213,6 @@ RECALL_NATS = ScoreRule(
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text="",
     about="pairs of words, one key asked again near to or far from its pair",
     condition={"question": str, "distance": str, "masks": Count, "fillers": Count},
     condition_words={LAST: "last", FIRST: "first"},

@@ -117,7 +117,6 @@ def _tables(summary: Summary) -> list[TextTable]:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text="",
     about="which tasks are neither too easy nor too hard to show a loss",
     condition=FEW_SHOT | {"masks": Count},
     presets=("default", "full"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from maskwise.probes.few_shot import episode_units
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_prompt, labels_of, tests_that_fit
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, Variant, first_of_same, units_for
+from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit, Variant, first_of_same, units_for
 from maskwise.probes.section import Measure, Point, Section, Shown, drawn_entry
 from maskwise.records.groups import values_of
 from maskwise.records.record import Condition, Record
@@ -150,7 +150,6 @@ def _in_words(shown: Shown) -> list[str]:
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="few or many relevant examples, with few and with many masks",
     condition={"shots": Count, "extra masks": Count},
     presets=("full", "paper"),

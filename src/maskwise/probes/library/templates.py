@@ -259,7 +259,6 @@ def _ends(low: float | None, high: float | None) -> str:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text="",
     about="mask-count and contrast under reworded questions (--templates FILE)",
     condition={"questions": str, "template": str, "answer": str, "examples": str, "masks": Count},
     units=units,

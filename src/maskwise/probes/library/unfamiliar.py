@@ -16,7 +16,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.few_shot import afresh_units
 from maskwise.probes.library.mask_count import mask_nats, mask_tax
 from maskwise.probes.library.room import BASELINE_MASKS, in_sentence, selection_seed
-from maskwise.probes.probe import NO_MASK_TOKEN, VARIES_MASKS, Probe, ScoreRule, Setup, Unit, Variant
+from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Setup, Unit, Variant
 from maskwise.probes.section import Point, Shown, over_masks
 from maskwise.records.record import Condition, Record
 from maskwise.scoring.numbers import nats_between, parts_in_words, percent
@@ -93,7 +93,6 @@ def _in_words(shown: Shown) -> list[str]:
 PROBE = Probe(
     name=NAME,
     group="context",
-    not_text=VARIES_MASKS,
     about="mask-count on words that the embedded models saw in no few-shot example",
     condition={"questions": str, "masks": Count},
     presets=("default", "full"),

@@ -9,7 +9,7 @@ from functools import partial
 
 from maskwise.probes.examples import FEW_SHOT, labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, VARIES_MASKS, Probe, Setup, Unit, first_of_same, units_for
+from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, first_of_same, units_for
 from maskwise.probes.section import Point, Shown, named_curves, over_masks
 from maskwise.records.groups import records_of, values_of
 from maskwise.records.record import Condition, Record
@@ -101,7 +101,6 @@ ORDER_NAMES = {"confidence": "most confident first", "random": "random order"}
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    not_text=VARIES_MASKS,
     about="the masks filled in many steps",
     condition=FEW_SHOT | {"order": str, "masks": Count},
     presets=("full", "paper"),

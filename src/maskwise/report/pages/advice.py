@@ -6,6 +6,8 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, TypeVar
 
+from msgspec import UNSET
+
 from maskwise.records.folder import ADVISE, MANIFEST
 from maskwise.records.search import Advice, ConfirmedSetting, DroppedSetting, MeanInterval, SearchManifest
 from maskwise.report.figures import drawing
@@ -34,17 +36,12 @@ class Search:
     def is_share(self) -> bool:
         return self.found.unit == "share"
 
-    @property
-    def served(self) -> bool:
-        """Whether a server answered, which does not say how many forward passes it took."""
-        return self.found.passes is None
-
     def costs(self, row: ConfirmedSetting | DroppedSetting) -> tuple[float, ...]:
-        """Forward passes, where they are known, and seconds per question."""
-        return (float(row.seconds),) if row.passes is None else (float(row.passes), float(row.seconds))
+        """Forward passes and seconds per question."""
+        return float(row.passes), float(row.seconds)
 
     def costs_in_words(self, row: ConfirmedSetting | DroppedSetting) -> tuple[str, ...]:
-        return (*(() if row.passes is None else (f"{row.passes:.3g}",)), f"{row.seconds:.2g}")
+        return f"{row.passes:.3g}", f"{row.seconds:.2g}"
 
     @property
     def able(self) -> bool:
@@ -102,9 +99,12 @@ def is_search(folder: Path) -> bool:
 
 def read_search(folder: Path) -> Search:
     """A search that has ended; refuses files that advise did not write."""
+    manifest = _read(folder / MANIFEST, SearchManifest)
+    if manifest.identity.model.served is not UNSET:
+        raise UserError(f"{folder} holds answers of --endpoint, which was removed in 0.3: commit cc8a75cd reads it")
     if not (folder / RESULT).exists():
         raise UserError(f"the search in {folder} has not ended: run the same maskwise advise again")
-    manifest, found = _read(folder / MANIFEST, SearchManifest), _read(folder / RESULT, Advice)
+    found = _read(folder / RESULT, Advice)
     if problem := _problem(found):
         raise UserError(f"{folder / RESULT} is not what maskwise advise writes: {problem}")
     return Search(folder, manifest, found)
@@ -153,7 +153,7 @@ def frontier_of(search: Search) -> Frontier:
         low, high = row.quality.low, row.quality.high
         ends = None if low is None or high is None else (float(low), float(high))
         spots.append(Spot(search.costs(row), float(row.quality.mean), ends, letter, bool(row.frontier)))
-    costs = ("Forward passes per question", "Seconds per question")[search.served :]
+    costs = ("Forward passes per question", "Seconds per question")
     title = f"{drawing.pretty(found.model, 60)}: quality against cost"
     return Frontier(tuple(spots), costs, "Quality", search.is_share, title)
 
@@ -180,7 +180,6 @@ def _view(search: Search) -> dict[str, Any]:
             for row in found.dropped
         ],
         "asked_of_dropped": f"{fewest}" if fewest == most else f"{fewest} to {most}",
-        "served": search.served,
         "unit": " (%)" if search.is_share else "",
         "points": " (points)" if search.is_share else "",
         "not_tried": list(map(str, found.not_tried)),
@@ -194,14 +193,14 @@ def _pick(search: Search, setting: str, letters: Mapping[str, str]) -> dict[str,
     row = rows[0]
     gained = search.with_ends(row.to_reference, signed=True)
     gain = "" if setting == search.found.reference else f", {gained} from the reference"
-    passes = "" if row.passes is None else f"{row.passes:.3g} forward pass{'' if row.passes == 1 else 'es'} and "
+    passes = f"{row.passes:.3g} forward pass{'' if row.passes == 1 else 'es'}"
     quality = f"quality {search.with_ends(row.quality)}{' %' if search.is_share else ''}{gain}"
     lm_eval = f"lm_eval {row.lm_eval} --tasks ..."
     return {
         "goals": ", ".join(one.goal for one in rows),
         "letter": letters[setting],
         "setting": setting,
-        "numbers": f"{quality}; per question {passes}{row.seconds:.2g} s",
+        "numbers": f"{quality}; per question {passes} and {row.seconds:.2g} s",
         "code": (("command line", row.command), ("Python", row.python), ("lm-eval", lm_eval)),
     }
 
@@ -221,8 +220,6 @@ def _confirmed(search: Search, row: ConfirmedSetting, letters: Mapping[str, str]
 def spent(search: Search) -> str:
     """`1,234 forward passes in 56 s on cpu`"""
     found = search.found
-    if found.passes is None:
-        return f"requests that took {found.seconds:.0f} s, added up, at {found.device}"
     return f"{found.passes:,} forward passes in {found.seconds:.0f} s on {found.device}"
 
 
@@ -234,7 +231,6 @@ def settings_of(search: Search) -> dict[str, Any]:
         "model": search.found.model,
         "fingerprint": identity.model.fingerprint,
         "type": identity.model.dtype,
-        **({f"{name}, as stated": value for name, value in (identity.model.served or {}).items()}),
         "questions": f"{questions.count}, hash {questions.hash}",
         "quality": search.found.quality,
         **identity.space,

@@ -138,16 +138,15 @@ def _search_row(search: Search) -> tuple[TableCell, ...]:
     gain, is_reference = best.to_reference, best.setting == found.reference
     identity = search.manifest.identity
     asked = f"{found.quality}, {found.questions.held_back} questions, seed {identity.seed}, {identity.model.dtype}"
-    passes = "" if best.passes is None else f"{best.passes:.3g}"
     gained = TableCell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean))
     fastest = TableCell("not decided")
     if fast is not None:
-        fastest = _text_cell(fast.setting, "" if search.served else f"passes: {fast.passes or 0:.3g}")
+        fastest = _text_cell(fast.setting, f"passes: {fast.passes:.3g}")
     return (
         _text_cell(f"{found.model}{' (planted)' if search.manifest.planted else ''}"),
         TableCell(search.number(best.quality.mean), search.ends(best.quality), float(best.quality.mean)),
         TableCell("reference") if is_reference else gained,
-        TableCell(passes, f"{best.seconds:.2g} s", None if best.passes is None else float(best.passes)),
+        TableCell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
         _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
         fastest,
         _text_cell(asked),

@@ -1,4 +1,4 @@
-"""Results that are not runs (toy, cures): JSON, a figure, and a page of one file, in a folder."""
+"""Results that are not runs (toy): JSON, a figure, and a page of one file, in a folder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from maskwise.probes.section import TextTable
 from maskwise.report.figures.bars import Chart
 from maskwise.report.pages.jinja_environment import render
 from maskwise.support.files import OTHER_FOLDER, refuse_checkpoint_folder, replace_file, to_json, writing
@@ -27,7 +26,6 @@ class Result:
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     notes: Sequence[str]
-    second: TextTable | None = None  # a further one, with its heading
 
     def table(self) -> Table:
         return _table(self.head, self.rows)
@@ -72,9 +70,6 @@ def print_result(result: Result, folder: Path) -> None:
     page = page_of_result(folder, result)
     print(safe_text(f"{result.title}\n{result.facts}\n"))
     open_console().print(result.table())
-    if result.second is not None:
-        print(safe_text(f"\n{result.second.title}\n"))
-        open_console().print(_table(result.second.head, result.second.rows))
     for sentence in result.sentences:
         print(safe_text(f"\n{sentence}"))
     print(f"\nfigure: {one_line(page.with_suffix('.svg'))}\npage:   {one_line(page)}")

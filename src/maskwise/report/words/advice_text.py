@@ -22,16 +22,14 @@ def _lines(search: Search, page: Path) -> Iterator[str]:
     yield (
         f"{asked['searched']} questions searched, {asked['held_back']} held back, {spent(search)}\n\n"
         f"On the questions held back:\n"
-        f"    {'quality':24} {'difference from reference':26} {'' if search.served else ' passes'} {'seconds':>8}"
+        f"    {'quality':24} {'difference from reference':26} {' passes'} {'seconds':>8}"
     )
     for row in found["confirmed"]:
         is_reference = row["setting"] == found["reference"]
         difference = "reference" if is_reference else search.with_ends(row["to_reference"], signed=True)
-        passes = "" if row["passes"] is None else f"{row['passes']:7.1f}"
         yield f"{'*' if row['frontier'] else ' '} {one_line(row['setting'])}"
-        yield f"    {search.with_ends(row['quality']):24} {difference:26} {passes} {row['seconds']:8.2g}"
-    cost = "in less time" if search.served else "with fewer passes"
-    frontier, sentence = f"* on the frontier: none is as good {cost}.\n", f"\n\n{_wrapped(found['sentence'])}"
+        yield f"    {search.with_ends(row['quality']):24} {difference:26} {row['passes']:7.1f} {row['seconds']:8.2g}"
+    frontier, sentence = "* on the frontier: none is as good with fewer passes.\n", f"\n\n{_wrapped(found['sentence'])}"
     yield f"{frontier * search.able}  All differences together hold in 95 % of runs.{sentence * search.able}"
     for setting in dict.fromkeys(row["setting"] for row in found["advice"]):
         same = [row for row in found["advice"] if row["setting"] == setting]

@@ -77,11 +77,9 @@ def card_of_search(search: Search) -> str:
         )
         for row in found.confirmed
     ]
-    costs = () if search.served else ("forward passes",)
-    device = "http://SERVER/v1" if search.served else found.device  # a card is published: no address of a server
-    picks = [f"- {_text(row.goal)}: {_code(row.python.replace(found.device, device))}" for row in found.advice]
+    picks = [f"- {_text(row.goal)}: {_code(row.python)}" for row in found.advice]
     picks += [f"- {_text(line)}" for line in search.undecided]
-    settings = settings_of(search) | {"model": public_name(found.model), "device": device}
+    settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
     measure, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
     settings["quality"] = f"{measure}{under}{public_name(judge)}" if under else judge
     parts = [
@@ -90,9 +88,9 @@ def card_of_search(search: Search) -> str:
         *filter(None, [_planted(search.manifest.planted)]),
         _text(found.sentence),
         "\n".join(picks),
-        _table(("setting", f"quality{unit}", f"difference from reference{points}", *costs, "seconds"), rows),
+        _table(("setting", f"quality{unit}", f"difference from reference{points}", "forward passes", "seconds"), rows),
         "In brackets: quality with its 95 % interval; differences are paired, and all of them together hold in 95 % of "
-        f"runs. {'Seconds' if search.served else 'Passes and seconds'} are per question.",
+        "runs. Passes and seconds are per question.",
         "Not tried: " + _text("; ".join(map(str, found.not_tried))) + ".",
         "### Settings of these numbers",
         _table(("setting", "value"), [(name.replace("_", " "), in_words(value)) for name, value in settings.items()]),
