@@ -47,7 +47,7 @@ FIGURES = {
             "1 relevant example among 15: untuned": (89.0, 50.2),
             "1 relevant example among 15: tuned": (87.0, 67.7),
         },
-        "accuracy of the planted model (%), the preset, tuning seed 0",
+        "accuracy of the planted model (%)",
         (33.3, "guessing"),
     ),
     "finding-confidence": Dots(
