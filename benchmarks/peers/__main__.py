@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers --peers FOLDER --out FILE       # the published shapes on CUDA, toys on CPU
 
-FOLDER holds checkouts named LLaDA, Fast-dLLM, dllm, dInfer and diffusers; docs/studies/peer-software.md says which
+FOLDER holds checkouts named LLaDA, Fast-dLLM, dllm, dInfer and diffusers; docs/benchmarks.md says which
 commits. Their code is run as it lies there (benchmarks/peer_code.py says on what stand-ins), on the same random weights
 as ours, so take only checkouts that you trust.
 

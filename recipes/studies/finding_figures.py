@@ -15,7 +15,6 @@ matplotlib.use("svg")
 from matplotlib.figure import Figure
 
 from maskwise.report.figures.drawing import CURVES, INK, MARKERS, PAPER, SOFT, drawing_style, svg_of
-from smaller_figures import smaller
 
 Value = float | tuple[float, float, float]  # or with the ends of its interval
 
@@ -40,14 +39,13 @@ FIGURES = {
         (33.3, "guessing"),
     ),
     "finding-tuning": Dots(
-        "cure-both-ends",
+        "tuning-planted",
         ("2 masks", "200 masks"),
         {
-            "familiar words: untuned": (95.3, 65.3),
-            "familiar words: tuned, preset": (95.3, 94.0),
-            "unfamiliar words: untuned": (73.3, 17.2),
-            "unfamiliar words: tuned, preset": (67.9, 43.9),
-            "unfamiliar words: tuned, varied words": (76.6, 73.4),
+            "10 relevant examples among 40: untuned": (97.0, 72.9),
+            "10 relevant examples among 40: tuned": (97.6, 96.0),
+            "1 relevant example among 15: untuned": (89.0, 50.2),
+            "1 relevant example among 15: tuned": (87.0, 67.7),
         },
         "accuracy of the planted model (%)",
         (33.3, "guessing"),
@@ -58,24 +56,6 @@ FIGURES = {
         {"left to right": ((0.549, 0.547, 0.551),), "low-confidence": ((0.7199, 0.7196, 0.7203),), "factor": (0.77,)},
         "share of AB",
         (0.55, "the data"),
-    ),
-    "finding-caches": Dots(
-        "caches-and-canvases",
-        ("tokens equal to exact decoding", "tokens computed"),
-        {"exact": (100.0, 100), "prefix cache": (93.0, 20), "dual cache": (88.7, 15)},
-        "% of the tokens (tiny-llada, 8 prompts)",
-    ),
-    "finding-smol": Dots(
-        "smol-training-choices",
-        ("200 masks instead of 2",),
-        {
-            "short training, full recipe": ((0.7, -2.2, 3.6),),
-            "without clean-prefix rows and teacher": ((-9.4, -13.3, -5.4),),
-            "also whole rows only": ((-7.2, -10.5, -3.9),),
-            "also each mask at its own row": ((-12.4, -16.0, -8.7),),
-        },
-        "change of accuracy (points), 95 % interval over word sets",
-        (0.0, "no change"),
     ),
 }
 
@@ -114,7 +94,7 @@ def draw(dots: Dots) -> Figure:
 def main() -> None:
     for name, dots in FIGURES.items():
         with drawing_style():
-            (Path(sys.argv[1]) / f"{name}.svg").write_text(smaller(svg_of(draw(dots))))
+            (Path(sys.argv[1]) / f"{name}.svg").write_text(svg_of(draw(dots)))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from transformers import PreTrainedTokenizerFast
 
 import maskwise
 from corpus_recall import FORM_PIECES, FORMS, MOST_PAIRS, WORDS_A_CALL, RecallWords, common_words, recall_lines
-from corpus_rules import LARGEST, NUMBER_RULES, number_options, rule_odds, training_rules
+from corpus_rules import LARGEST, NUMBER_RULES, POOL_SIZES, number_options, rule_odds, training_rules
 from maskwise.tasks.words import Words, load_words, split_words
 from train_tokenizer import read_english
 
@@ -155,12 +155,10 @@ class Choices:
 
 
 class Corpus:
-    """Draws rows of documents. `english` is a flat array of token ids; no pool has more than `largest_pool` kinds."""
+    """Draws rows of documents. `english` is a flat array of token ids."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, english: Tokens, words: Words | None = None, largest_pool: int = 3
-    ):
-        words = load_words() if words is None else words
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, english: Tokens):
+        words = load_words()
         shown, held = split_words(words)
         kept = {word.casefold() for listed in held.values() for word in listed}
         prose_words = common_words(tokenizer.decode(english[:PROSE_READ]), kept)
@@ -168,11 +166,11 @@ class Corpus:
         self.end = self.pieces[tokenizer.eos_token]
         self.stop_id, self.closed_id, self.end_id = tokenizer.convert_tokens_to_ids([".", "].", tokenizer.eos_token])
         self.english = english
-        rules = training_rules(words, largest_pool)
+        rules = training_rules(words)
         lists = [rule.lists(shown) for rule in rules]
         self.targets = Choices.of([self._words(targets) for targets, _ in lists])
         self.pools = Choices.of([self._words(pool) for _, pool in lists])
-        self.rule_odds = {largest: rule_odds(rules, largest) for largest in range(1, largest_pool + 1)}
+        self.rule_odds = {largest: rule_odds(rules, largest) for largest in POOL_SIZES}
         self.kinds = Choices.of([self._words(words[category]) for category in words])
         self.kind_names = self.pieces.of(list(words))
         self.kind_names_spaced = self.pieces.of([f" {category}" for category in words])
@@ -265,11 +263,6 @@ class Corpus:
         parts = [self._found(2 * count, draws), self._labelled(count, True, draws)]
         parts += [self._labelled(2 * count, False, draws), self._listed(count, draws)]
         return self._shuffled(parts, draws)
-
-    def kind_document(self, draws: Draws) -> Array:
-        """One document with options chosen by a named kind or with labelled words, without its end token."""
-        make = (self._found, lambda n, d: self._labelled(n, True, d), lambda n, d: self._labelled(n, False, d))
-        return make[draws.integers(len(make))](1, draws)[:-1]
 
     def _found(self, documents: int, draws: Draws) -> Array:
         """`Find animal: (A) brave, (B) otter, (C) below\\nFound:[B].\\n\\n`: options, but the rule is stated."""

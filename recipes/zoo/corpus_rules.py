@@ -13,21 +13,21 @@ Array = npt.NDArray[np.int64]
 
 LARGEST = 1000
 NUMBER_RULES = ("smallest", "largest", "middle", "even", "odd")
+POOL_SIZES = (1, 2, 3)
 RANKS = (0, 2, 1, -1, -1)  # of the right number among the three, where the rule is about size
 
 
-def training_rules(words: Words, largest_pool: int = 3) -> list[WordRule]:
+def training_rules(words: Words) -> list[WordRule]:
     """Every target category with 1 to 3 others as its pool, and capitals in 1 to 3 categories, less the evaluated."""
-    sizes = range(1, largest_pool + 1)
     categories = sorted(words)
     plain = [category for category in categories if words[category][0].islower()]
     rules = [
         WordRule(target, (target,), pool)
         for target in categories
-        for size in sizes
+        for size in POOL_SIZES
         for pool in combinations([other for other in categories if other != target], size)
     ]
-    cased = [WordRule(CAPITALISED, group, group, True) for size in sizes for group in combinations(plain, size)]
+    cased = [WordRule(CAPITALISED, group, group, True) for size in POOL_SIZES for group in combinations(plain, size)]
     return [rule for rule in rules + cased if rule_key(rule) not in EVALUATED]
 
 

@@ -1,8 +1,9 @@
 """Pairs that vary, for `maskwise tune`: they give back a planted loss on questions that no pair has.
 
-1. Few-shot documents in the tasks' form, of the words in forty_kinds.json, which no task has: one of a kind among two
-   of another, half of the documents with eight words a kind; 1 to 20 such examples among 0 to 40 questions about
-   numbers, shuffled.
+1. Few-shot documents in the tasks' form, of the words in forty_kinds.json: one of a kind among two of another, half of
+   the documents with eight words a kind; 1 to 20 such examples among 0 to 40 questions about numbers, shuffled. None of
+   the 480 words is in the sets of `--words unfamiliar-1` and `-2`; 257 are words of the tasks, under other kinds or
+   (colours, fruit, sports) the same.
 2. Recall: 5 to 40 pairs of a word and a number, one word asked again.
 
 The anchored loss draws the model to its own answer without masks, so `answer` only says where the answer stands.

@@ -284,28 +284,3 @@ def test_memory_follows_the_chunk_and_not_the_rows():
 
 def test_the_default_chunk_keeps_the_logits_within_the_budget():
     assert peak_bytes(300, None, vocab=60_000, width=1) < 4 * (64 << 20)
-
-
-def print_errors() -> None:
-    """The table of docs/studies/training-exactness.md: the worst of ten seeds, relative to the largest entry."""
-    for name, size, apart in (
-        ("independent", None, None),
-        ("1e-3 apart", None, 1e-3),
-        ("1e-5 apart", None, 1e-5),
-        ("logits up to 300", 300, None),
-    ):
-        worst = torch.zeros(6)
-        for seed in range(10):
-            inputs = case(seed, size, apart)
-            values, gradients = dense(*inputs, MASK)
-            leaves = [x.clone().requires_grad_() for x in inputs[:3]]
-            result = linear_ce_tv(*leaves, *inputs[3:], mask_id=MASK, chunk=7)
-            result.loss.backward()
-            found = [*result, *(leaf.grad for leaf in leaves)]
-            errors = [relative(got, wanted) for got, wanted in zip(found, (*values, *gradients), strict=True)]
-            worst = torch.maximum(worst, torch.tensor(errors))
-        print(f"{name:18}", *(f"{error:.0e}" for error in worst.tolist()))
-
-
-if __name__ == "__main__":
-    print_errors()

@@ -9,7 +9,6 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from blockwise_ablations import ablated_blockwise, last_to_first
 from helpers.tiny import tiny_dream, tiny_llada
 from maskwise.diffusion import (
     Draw,
@@ -166,12 +165,6 @@ def test_block_diffusion_is_exact_on_the_grid_of_positions():
     assert set(block_diffusion(ids, MASK, 4, generator, weighted=False).weights.tolist()) == {1.0}
 
 
-@pytest.mark.parametrize("ablation", ["forced", "clipped"])
-def test_bernoulli_draws_that_never_come_up_empty_are_biased(ablation):
-    values = draws_of(ablated_blockwise, ablation=ablation)
-    assert abs(float(values.mean()) - enumerated()) > 4 * float(values.std()) / math.sqrt(len(values)) > 0
-
-
 def test_training_states_are_decoding_states():
     generator = torch.Generator().manual_seed(0)
     ids = torch.arange(5, 16)  # a prompt of 2 and blocks 4, 4, 1
@@ -190,18 +183,6 @@ def test_training_states_are_decoding_states():
         )
         seen.add(block)
     assert seen == {0, 1, 2}
-
-
-def test_named_ablations_do_what_they_say():
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.arange(12)
-    for _ in range(20):
-        suffix = ablated_blockwise(ids, MASK, 4, generator, which=1, ablation="suffix")
-        assert torch.equal(suffix.rows, torch.arange(8 - len(suffix.rows), 8))
-        dropped = ablated_blockwise(ids, MASK, 4, generator, which=1, ablation="drop-later")
-        assert len(dropped.ids) == 8 and torch.equal(dropped.ids[:4], ids[:4])
-        assert len(ablated_blockwise(ids, MASK, 4, generator, ablation="forced").rows) >= 1
-    assert [last_to_first(step / 6, 3) for step in range(6)] == [2, 2, 1, 1, 0, 0]
 
 
 # The mask-agnostic loss

@@ -1,4 +1,4 @@
-"""The planted model and its tuning: what is planted, pairs and exams share nothing, the losses compared."""
+"""The planted model and its tuning: what is planted, pairs and exams share nothing, settings compared."""
 
 import json
 import math
@@ -18,8 +18,6 @@ from corpus import Corpus, load_zoo_tokenizer
 from helpers.tiny import tiny_llada
 from maskwise.tasks.words import load_words, split_words
 from maskwise.training.checked_settings import check, settings_from
-from maskwise.training.data.noised_pairs import NoisedPairs
-from maskwise.training.data.pairs import Pair
 from maskwise.training.training_settings import PRESET_PAIRS
 
 
@@ -143,32 +141,10 @@ def test_the_shipped_labels_are_answered_from_the_document_and_not_from_its_last
     assert quick_pairs.that_need_the_context(mw.open(quick_pairs.MODEL, "float32", "cpu"), some) == some
 
 
-# The losses
-
-
-def test_divergences_agree_with_their_definitions():
-    p, q = (torch.randn(4, 7, generator=torch.Generator().manual_seed(seed)).log_softmax(-1) for seed in (0, 1))
-    found = cure_phantom.divergences(p, q)
-    kl = torch.distributions.kl_divergence
-    first, second = (torch.distributions.Categorical(logits=logs) for logs in (p, q))
-    middle = torch.distributions.Categorical(probs=(first.probs + second.probs) / 2)
-    torch.testing.assert_close(found["KL"], (kl(first, second) + kl(second, first)) / 2)
-    torch.testing.assert_close(found["JS"], (kl(first, middle) + kl(second, middle)) / 2)
-    assert all(float(value.abs().max()) < 1e-6 for value in cure_phantom.divergences(p, p).values())
-
-
-def test_the_control_sees_the_same_noise_without_appended_masks():
-    pairs, settings = [Pair((5, 6, 7), (8, 9, 10))], settings_from("paper-base", {"curriculum": 0})
-    masked, bare = (make(pairs, settings, 1, 1).views(0, 0) for make in (NoisedPairs, cure_phantom.WithoutMasks))
-    assert len(bare.first) == len(bare.second) == 6 < len(masked.first)
-    assert torch.equal(bare.first, masked.first[:6]) and torch.equal(bare.rows, masked.rows)
-
-
-@pytest.mark.parametrize("grid", [True, False])
-def test_each_run_changes_what_it_says(grid, tmp_path):
+def test_each_run_changes_what_it_says(tmp_path):
     preset = settings_from("quick", {})
-    for variant, changes in (cure_phantom.GRID if grid else cure_phantom.LOSSES).items():
-        job = cure_phantom.Job(tmp_path, variant, tmp_path, seed=4, grid=grid, toy=False)
+    for variant, changes in cure_phantom.SETTINGS.items():
+        job = cure_phantom.Job(tmp_path, variant, tmp_path, seed=4, toy=False)
         expected = replace(preset, **changes, seed=4, save_every=10**6, eval_every=0, held_out=0)
         assert cure_phantom.settings_of(job) == expected
         assert check(expected) == expected

@@ -1,11 +1,10 @@
 """How often the intervals contain the truth, in simulated runs at the sizes that the presets ask.
 
 Primary interval: the truth is that of these tasks over all their points; the runs are those of
-recipes/studies/interval_coverage.py, which prints the table of docs/studies/intervals.md. The mean over its cells lies
-between 94 and 97 %. Secondary interval: the truth is that of all word rules, under the two number rules at hand; runs
-are crossed over word rule, number rule and context, and a model's skill on a task is, in logits, a level plus what
-these add. With 4000 runs a cell that covers exactly 95 % has a standard error of 0.34 points: at least 94 % is
-required.
+helpers/simulated_runs.py. The mean over its cells lies between 94 and 97 %. Secondary interval: the truth is that of
+all word rules, under the two number rules at hand; runs are crossed over word rule, number rule and context, and a
+model's skill on a task is, in logits, a level plus what these add. With 4000 runs a cell that covers exactly 95 % has a
+standard error of 0.34 points: at least 94 % is required.
 """
 
 from itertools import product
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interval_coverage import (
+from helpers.simulated_runs import (
     CONTRAST,
     FEW_SHOT,
     RECALL,

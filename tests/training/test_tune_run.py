@@ -99,8 +99,8 @@ def test_reports_go_where_they_are_asked_to(checkpoint, pairs_file, tmp_path):
 @pytest.mark.slow
 def test_wandb_and_mlflow_hold_one_finished_run_each(checkpoint, pairs_file, tmp_path):
     """In a process of its own, from the command line; --json prints one object although wandb tells of itself."""
-    pytest.importorskip("wandb", reason="not part of the extra dev: docs/reliability.md says what was run")
-    pytest.importorskip("mlflow", reason="not part of the extra dev: docs/reliability.md says what was run")
+    pytest.importorskip("wandb", reason="not part of the extra dev")
+    pytest.importorskip("mlflow", reason="not part of the extra dev")
     given = f"tune {checkpoint} --data {pairs_file} --out out --preset quick --steps 2 --batch 2 --context 64 --many 20"
     given += " --lora-rank 2 --eval-every 0 --held-out 2 --device cpu --report-to wandb,mlflow --json"
     place = {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'runs.db'}"}

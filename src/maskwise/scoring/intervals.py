@@ -10,8 +10,7 @@ paired difference  Jeffreys' bounds of the shares gained and lost, combined (New
 scores             quantiles of the posterior of the accuracies (scores.py)
 nats               Student's interval over the points within tasks
 
-Where no answer changed, the bound is exact: 0 of n. docs/studies/intervals.md has the coverage of each, simulated by
-recipes/studies/interval_coverage.py.
+Where no answer changed, the bound is exact: 0 of n. tests/scoring/test_coverage.py simulates the coverage of each.
 
 Arrays are [..., tasks]; counts are the points of each task. Everything is computed for all leading places at once.
 """

@@ -117,14 +117,13 @@ def make_trainer(
     out: Path,
     views: list[Views],
     source: Path | None,
-    kind: type[TuneTrainer] = TuneTrainer,
 ) -> TuneTrainer:
     """The Trainer of a model after `make_trainable`; its checkpoints go to out/checkpoints."""
     arguments = arguments_for(model, settings, out, bool(views))
     assert model.mask_id is not None
     dataset = NoisedPairs(pairs, settings, model.mask_id, arguments.world_size)
     collator = partial(collate_pairs, pad_token=end_of_text(model) if settings.pad_eos else None)
-    return kind(model, arguments, settings, dataset, collator, views, source)
+    return TuneTrainer(model, arguments, settings, dataset, collator, views, source)
 
 
 def summary_lines(result: dict[str, Any]) -> list[str]:

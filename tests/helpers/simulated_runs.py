@@ -1,20 +1,16 @@
-"""How often the 95 % intervals of a run contain the truth, and how wide they are, at the sizes that the presets ask.
+"""Simulated runs whose truth is known: how often their 95 % intervals contain it, and how wide these are.
 
 1. A cell is a pair of true accuracies (near and far, or few and many masks), the share of questions whose luck is the
    same under both conditions, and the spread of the tasks in logits. Its accuracies go from .03 to .99.
 2. Of each cell, runs are drawn: tasks around the true accuracies, then the answers to each task's questions. A contrast
    question has three answers, which share the question's own difficulty.
 3. The interval of each run is that of `maskwise.scoring`. Covered: it contains the truth of these tasks over all
-   their questions. The table has the mean over cells, the least of them and the median width.
+   their questions.
 4. Scores draw less often from the posterior than a run's 2000 times. A quantile of few draws lies too far in on
    average, by about 1 / draws of the probability in each tail, so the quantiles taken are those that leave as much
    outside on average as a run's own do (`as_of_a_run`). The posteriors of many runs are drawn at once.
-
-CPU, about ten minutes:    python recipes/studies/interval_coverage.py --runs 100 --large-runs 50
-CPU, half an hour:         python recipes/studies/interval_coverage.py --runs 400 --large-runs 1000
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -222,36 +218,3 @@ def _cell(low: np.ndarray, truth: np.ndarray, high: np.ndarray) -> tuple[float, 
 FEW_SHOT = (Size("quick", 5, 7), Size("cures", 16, 3), Size("default", 16, 100))
 CONTRAST = (Size("quick", 4, 4, 3), Size("default, full", 8, 50, 3))
 RECALL = (Size("quick", 1, 7), Size("default", 1, 200))
-MEASURES: dict[str, tuple[tuple[Size, ...], Callable[[Size, int], Measured]]] = {
-    "accuracy": ((*FEW_SHOT, CONTRAST[0], Size("quick, recall", 1, 7)), accuracy_coverage),
-    "paired difference": ((*FEW_SHOT, CONTRAST[0], Size("quick, recall", 1, 7)), difference_coverage),
-    "mask tax": (FEW_SHOT[::2], lambda size, runs: skill_coverage(size, 1 / 3, 2 if size.points < 50 else 6, runs)),
-    "locality": (FEW_SHOT[2:], lambda size, runs: skill_coverage(size, 1 / 3, 1, runs)),
-    "contrast locality": (CONTRAST, lambda size, runs: skill_coverage(size, 1 / 3, 1, runs)),
-    "contrast mask tax": (CONTRAST[1:], lambda size, runs: skill_coverage(size, 1 / 3, 2, runs)),
-    "recall locality": (RECALL, lambda size, runs: skill_coverage(size, 1 / (30 if size.points < 50 else 60), 1, runs)),
-    "degradation": (FEW_SHOT[::2], lambda size, runs: degradation_coverage(size, 3 if size.points < 50 else 8, runs)),
-    "quick run": ((Size("diagnose --quick", 5, 60),), difference_coverage),
-}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=300, help="per cell")
-    parser.add_argument("--large-runs", type=int, default=30, help="per cell of 150 questions and more")
-    parser.add_argument("--only", choices=MEASURES, nargs="*", default=list(MEASURES))
-    asked = parser.parse_args()
-    print("| interval of | preset | tasks x points | covers | least cell | median width |\n|---|---|---|---|---|---|")
-    for name in asked.only:
-        sizes, measure = MEASURES[name]
-        for size in sizes:
-            found = measure(size, asked.runs if size.tasks * size.points < LARGE else asked.large_runs)
-            print(
-                f"| {name} | {size.preset} | {size.tasks} x {size.points} | {100 * found.mean:.1f} % | "
-                f"{100 * found.coverage.min():.1f} % | {found.width.mean():.3f} |",
-                flush=True,
-            )
-
-
-if __name__ == "__main__":
-    main()
