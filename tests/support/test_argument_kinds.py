@@ -49,7 +49,6 @@ WRONG = [
     (lambda m: mw.score(m, []), "the list is empty: give one object a row"),
     (lambda m: mw.score(m, PAIRS, on_pass=3), "on_pass must be a function"),
     (lambda m: m.predict([[1.5, 2]], [[0]]), "sequence 0 holds a number that is not whole: give token ids"),
-    (lambda m: mw.train(m, PAIRS, "out", widen="1,4"), "widen takes rising numbers of at least 1 token"),
     (lambda m: mw.train(m, PAIRS, "out", objective=5), "unknown objective 5"),
     (lambda m: mw.tune(m, PAIRS, "out", clip=float("inf")), "clip is inf: it must be a finite number"),
     (lambda m: mw.score(m, [{"prompt": "a", "answer": None}]), "item 1: answer is null; write prompt and answer"),
