@@ -34,7 +34,7 @@ class ListsProbes(CommandWithOldNames):
 
 
 OF_ENDPOINTS = {"endpoint": None, "model": None, "concurrency": 4, "canvas": None, "steps": None, "strategy": None}
-OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens", "tensor_parallel")
+OF_OPENED = ("dtype", "device", "device_map", "adapter", "weights", "chat", "exact", "batch_tokens")
 
 
 def refuse_served(given: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def refuse_local(models: list[str] | None, given: dict[str, Any]) -> None:
     if models:
         raise UserError(f"--endpoint measures what a server offers: leave {models[0]} out, and name it with --model")
     for name in OF_OPENED:
-        if given.get(name) not in ((None, 1) if name == "tensor_parallel" else (None, False, "auto")):
+        if given.get(name) not in (None, False, "auto"):
             raise UserError(f"{flag(name)} is for a model opened here: leave it or --endpoint out")
 
 
@@ -119,9 +119,6 @@ def diagnose(
     any_base: common.AnyBase = False,
     device_map: common.DeviceMap = None,
     max_memory: common.MaxMemory = None,
-    tensor_parallel: Annotated[
-        int, typer.Option(min=1, help="Under torchrun: processes per copy of the model; copies share the questions.")
-    ] = 1,
     endpoint: common.EndpointUrl = None,
     model: common.ServedModel = None,
     concurrency: common.Concurrency = 4,

@@ -4,6 +4,7 @@ Logits are checked by the largest of each row, which costs no further pass: torc
 maximum of a row.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ from torch import Tensor, nn
 
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
-from maskwise.models.tensor_parallel import is_sharded
 from maskwise.support.errors import UserError
 
 
@@ -46,6 +46,12 @@ def stored_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for name, value in model.state_dict().items():
         if name not in known and isinstance(value, Tensor):
             yield name, value
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """True for a DTensor. Does not import torch.distributed.tensor, which takes .7 s: without it there is none."""
+    defined = sys.modules.get("torch.distributed.tensor")
+    return defined is not None and isinstance(tensor, defined.DTensor)
 
 
 def stored_tensors(weight: Tensor) -> list[Tensor]:

@@ -176,7 +176,7 @@ class Model(ModelInterface):
     def parameter_count(self) -> int:
         """The number of parameters; of a quantised model that of the original."""
         net: nn.Module = self.core
-        if (self.stored_quantised or self.shards > 1) and self.family.net_class is not None:
+        if self.stored_quantised and self.family.net_class is not None:
             net = imported("maskwise.models.checkpoints.networks:network_without_weights")(
                 self.core.config, self.family
             )

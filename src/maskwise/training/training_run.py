@@ -144,8 +144,8 @@ def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarg
             raise UserError(f"all weights are trained in float32, not in {model.dtype}: mw.open(..., dtype='float32')")
         if model.spread:
             raise UserError(
-                "a model spread over several devices is not trained: open it without device_map and tensor_parallel, "
-                "and use several GPUs with accelerate launch --use_fsdp"
+                "a model spread over several devices is not trained: open it without device_map, and "
+                "use several GPUs with accelerate launch --use_fsdp"
             )
         return model.to(device)
     # A step of the usual size is less than half a unit in the last place of most half-precision weights.

@@ -133,8 +133,6 @@ def test_unknown_settings_are_one_line_in_python_too():
         mw.sweep(["tiny-llada"], point=3)
     with pytest.raises(UserError, match="settings long: points: expected int"):
         mw.sweep(["tiny-llada"], {"long": {"points": "many"}})
-    with pytest.raises(UserError, match="tensor_parallel"):
-        mw.sweep(["tiny-llada"], {"shared": {"tensor_parallel": 2}})
 
 
 def test_a_dry_run_lists_jobs_with_tokens_and_time(tmp_path, monkeypatch):

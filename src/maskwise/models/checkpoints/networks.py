@@ -17,7 +17,6 @@ from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
 from maskwise.models.checkpoints.locations import read_object, stored_shapes, weights_folder
 from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.families import Family
-from maskwise.models.tensor_parallel import keep_local
 from maskwise.support.errors import UserError
 from maskwise.support.files import damaged, is_plain_name
 from maskwise.support.imports import imported
@@ -62,9 +61,9 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def load_network(
-    family: Family, folder: Path, config: Any, dtype: torch.dtype, places: Mapping[str, Any], shards: int = 1
+    family: Family, folder: Path, config: Any, dtype: torch.dtype, places: Mapping[str, Any]
 ) -> PreTrainedModel:
-    """Loads a network without remote code, its modules onto the devices of `places`, or shared by `shards` processes.
+    """Loads a network without remote code, its modules onto the devices of `places`.
     Refuses missing, unexpected or misshapen weights."""
     assert family.net_class is not None
     gguf = gguf_in(weights_folder(folder))
@@ -81,10 +80,6 @@ def load_network(
         refuse_other_zero_points(folder, config.quantization_config, first_zero_points(folder))
         source = {"config": config}
     source["device_map"] = dict(places)
-    if shards > 1:
-        from transformers.distributed import DistributedConfig
-
-        source |= {"device_map": None, "distributed_config": DistributedConfig(tp_size=shards)}
     try:
         with redirect_stdout(sys.stderr):  # gptqmodel prints what it does, and stdout is for results
             net, report = net_class.from_pretrained(
@@ -105,8 +100,6 @@ def load_network(
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
-    if shards > 1:
-        keep_local(net, shards)
     if len(places) > 1:
         net.requires_grad_(False)  # accelerate creates offloaded weights in each pass, also in inference mode
     return net

@@ -23,7 +23,6 @@ from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.forward import RAGGED, largest_difference, padded_body
 from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
-from maskwise.models.tensor_parallel import join_replica, refuse_indivisible
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.support.argument_kinds import checked_arguments
 from maskwise.support.errors import UserError, first_line
@@ -54,7 +53,6 @@ def open(
     any_base: bool = False,
     device_map: str | None = None,
     max_memory: Mapping[int | str, int | str] | None = None,
-    tensor_parallel: int = 1,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
@@ -70,7 +68,6 @@ def open(
         any_base: put an adapter also on another base than the one it was trained on.
         device_map: auto lets accelerate put layers on several GPUs, in main memory and on disk, as far as each fits.
         max_memory: of a device map: the most weights on each GPU and in main memory, {0: "10GiB", "cpu": "30GiB"}.
-        tensor_parallel: under torchrun: processes that share the layers of a model.
 
     Returns:
         The model, in evaluation mode.
@@ -94,10 +91,9 @@ def open(
     settings = configuration.read_settings(folder)
     refuse_uninstalled_quantiser(folder, settings)
     stored = placement.pick_dtype(dtype, place, settings)
-    shared = tensor_parallel > 1
-    if device_map is not None or shared:
+    if device_map is not None:
         gguf = gguf_in(weights_folder(folder)) is not None
-        placement.refuse_with_spread(settings, weights, gguf, len(adapters), device_map is not None, shared)
+        placement.refuse_with_spread(settings, weights, gguf, len(adapters))
     if weights is not None:
         stored = placement.quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
     with configuration.as_described(folder):
@@ -107,10 +103,7 @@ def open(
         if device_map is not None:
             bare = networks.network_without_weights(config, family)
             places = placement.plan_device_map(bare, stored, place, placement.memory_limits(max_memory, place))
-        if shared:
-            refuse_indivisible(imported(str(family.net_class)), config, tensor_parallel)
-            join_replica(tensor_parallel)
-        net = networks.load_network(family, folder, config, stored, places, tensor_parallel)
+        net = networks.load_network(family, folder, config, stored, places)
         model = as_model(net, load_tokenizer(folder, family), str(name), families=families)
         configuration.note_odd_mask(net, model.tokenizer, model.mask_id)
         if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
@@ -139,7 +132,7 @@ def _quantise(model: Model, weights: str, device: torch.device) -> None:
 
 OF_OPEN = {name: one.default for name, one in signature(open).parameters.items()}
 # Those that an opened model does not take.
-AT_OPENING = ("dtype", "adapter", "weights", "device_map", "max_memory", "tensor_parallel")
+AT_OPENING = ("dtype", "adapter", "weights", "device_map", "max_memory")
 
 
 def opened_model(model: str | Path | Model, **options: Any) -> Model:

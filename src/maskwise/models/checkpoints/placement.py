@@ -155,17 +155,11 @@ def _beside(net: nn.Module, path: str) -> list[str]:
     return found
 
 
-def refuse_with_spread(
-    settings: dict[str, Any], weights: str | None, gguf: bool, adapters: int, mapped: bool, shared: bool
-) -> None:
-    """Refuses checkpoints and options that need all weights on one device.
-    mapped: with a device map; shared: by the processes of --tensor-parallel."""
-    option = "--device-map" if mapped else "--tensor-parallel"
-    if mapped and shared:
-        raise UserError("--device-map and --tensor-parallel exclude each other: leave one out")
+def refuse_with_spread(settings: dict[str, Any], weights: str | None, gguf: bool, adapters: int) -> None:
+    """Refuses checkpoints and options that need all weights on one device."""
     if weights is not None:
-        raise UserError(f"--weights {weights} needs all weights on one device: leave it or {option} out")
+        raise UserError(f"--weights {weights} needs all weights on one device: leave it or --device-map out")
     if gguf or settings.get("quantization_config") is not None:
-        raise UserError(f"{option} is for safetensors that are not quantised: leave it out, or open the original")
-    if adapters > mapped:
-        raise UserError(f"{option} takes {'one' if mapped else 'no'} adapter: export the model with it first")
+        raise UserError("--device-map is for safetensors that are not quantised: leave it out, or open the original")
+    if adapters > 1:
+        raise UserError("--device-map takes one adapter: export the model with it first")
