@@ -42,29 +42,7 @@ Adapter = Annotated[str | None, typer.Option(help="Folder or name of a PEFT adap
 AnyBase = Annotated[
     bool, typer.Option("--any-base", help="Allow an adapter on a base other than the one it was trained on.")
 ]
-DeviceMap = Annotated[
-    str | None, typer.Option(help="auto: spread the layers over all GPUs, then main memory, then disk.")
-]
-MaxMemory = Annotated[
-    str | None, typer.Option(help="With --device-map: limit of weights per device, e.g. 0=10GiB,cpu=30GiB.")
-]
-
-
-def device_limits(device_map: str | None, max_memory: str | None) -> dict[int | str, int | str] | None:
-    """{GPU number or cpu: size} of --max-memory."""
-    if device_map not in (None, "auto"):
-        raise UserError(f"unknown device map {device_map!r}: use auto, or --device cuda for one GPU")
-    if max_memory is None:
-        return None
-    if device_map is None:
-        raise UserError("--max-memory is for --device-map auto: give both")
-    pairs = [part.strip().partition("=") for part in max_memory.split(",")]
-    odd = next((place for place, _, size in pairs if not size or not (place == "cpu" or place.isdecimal())), None)
-    if odd is not None:
-        raise UserError(f"--max-memory {max_memory}: write it as 0=10GiB,cpu=30GiB")
-    return {place if place == "cpu" else int(place): size for place, _, size in pairs}
-
-
+DeviceMap = Annotated[str | None, typer.Option(help="auto: spread the layers over all GPUs.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: faster on a GPU in long jobs.")]
 CheckWeights = Annotated[
     bool, typer.Option("--check-weights/--no-check-weights", help="Check the weights for NaN and infinity.")

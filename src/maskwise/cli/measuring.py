@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from maskwise.cli import common
-from maskwise.cli.common import LARGEST_SEED, device_limits, echo, for_results, print_json, whole_numbers
+from maskwise.cli.common import LARGEST_SEED, echo, for_results, print_json, whole_numbers
 from maskwise.cli.early import check_models, embedded, named_data, refuse_without_models
 from maskwise.cli.renamed import CommandWithOldNames
 from maskwise.support.errors import UserError, flag
@@ -118,7 +118,6 @@ def diagnose(
     adapter: common.Adapter = None,
     any_base: common.AnyBase = False,
     device_map: common.DeviceMap = None,
-    max_memory: common.MaxMemory = None,
     endpoint: common.EndpointUrl = None,
     model: common.ServedModel = None,
     concurrency: common.Concurrency = 4,
@@ -151,7 +150,6 @@ def diagnose(
         raise UserError(f"{twice[0]} is named twice: name each model once")
     if len(names) > 1 and (out, adapter) != (None, None):
         raise UserError("--out and --adapter are for one model: leave them out, and name adapters as MODEL+FOLDER")
-    limits = device_limits(device_map, max_memory)
     named = [name for name, chosen in (("quick", quick), ("full", full), ("paper", paper)) if chosen]
     if len(named) > 1:
         raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
@@ -179,7 +177,7 @@ def diagnose(
         for name in names:
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
-    given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
+    given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     runs = [run_probes(name, **given) for name in (names if endpoint is None else [server_of(served)])]
     from maskwise.runs.runner import join_crew
 

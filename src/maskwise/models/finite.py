@@ -34,14 +34,10 @@ def nonfinite_weights(model: nn.Module) -> list[str]:
 
 def stored_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The parameters, then what else a checkpoint holds: a map that gptq, awq or bitsandbytes quantised has its numbers
-    or its scales in buffers, or in a state of its own. Weights that accelerate offloaded are loaded one by one.
+    or its scales in buffers, or in a state of its own.
     """
-    from transformers.integrations.accelerate import load_offloaded_parameter
-
-    offloaded = any(hasattr(module, "_hf_hook") for module in model.modules())
     for name, weight in model.named_parameters():
-        loaded = load_offloaded_parameter(model, name) if weight.is_meta and offloaded else weight  # type: ignore[arg-type]
-        yield name, loaded.detach()
+        yield name, weight.detach()
     known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     for name, value in model.state_dict().items():
         if name not in known and isinstance(value, Tensor):

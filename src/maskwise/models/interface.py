@@ -101,13 +101,8 @@ class ModelInterface(nn.Module):
 
     @property
     def spread(self) -> bool:
-        """True if layers are on several devices, in main memory or on disk (placement.py): such models are not
-        captured, compiled or packed."""
-        return len(self._places) > 1
-
-    @property
-    def _places(self) -> set[Any]:
-        return set(getattr(self.core, "hf_device_map", {}).values())
+        """True if layers are on several devices: such models are not captured, compiled or packed."""
+        return len(set(getattr(self.core, "hf_device_map", {}).values())) > 1
 
     @property
     def core(self) -> PreTrainedModel:
@@ -193,7 +188,7 @@ class ModelInterface(nn.Module):
         keys, values = torch.zeros(shape, dtype=self.dtype, device=self.device)
         offsets = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
         layers = list(zip(keys, values, strict=True))
-        if len(self._places) > 1:  # each store on the device of its layer, which writes into it
+        if self.spread:  # each store on the device of its layer, which writes into it
             places = execution_devices(self.core)
             layers = [(k.to(place), v.to(place)) for (k, v), place in zip(layers, places, strict=True)]
         return KeyValues(offsets.to(self.device), max(lengths), total, layers)

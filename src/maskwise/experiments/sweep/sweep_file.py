@@ -47,7 +47,6 @@ class DiagnoseOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     weights: Literal["fp8", "int4"] | None = None
     any_base: bool = False
     device_map: Literal["auto"] | None = None
-    max_memory: dict[int | str, int | str] | None = None
 
     def given(self) -> dict[str, Any]:
         """The options that differ from the defaults, by name."""

@@ -1,6 +1,5 @@
 """Networks of a family: loaded from a checkpoint's weight files, or laid out without weights."""
 
-import logging
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -71,7 +70,6 @@ def load_network(
     net_class: Any = imported("transformers:LlamaForCausalLM" if as_llama else family.net_class)
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
-    logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)  # that offloaded weights are on "meta"
     loud = get_verbosity()
     set_verbosity_error()  # transformers would print a table of misfits before our one line
     source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
@@ -100,8 +98,6 @@ def load_network(
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
-    if len(places) > 1:
-        net.requires_grad_(False)  # accelerate creates offloaded weights in each pass, also in inference mode
     return net
 
 

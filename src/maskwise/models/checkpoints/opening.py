@@ -1,6 +1,6 @@
 """Opening a model by folder or name, and wrapping a network in the model interface (model.py)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 from inspect import signature
@@ -52,7 +52,6 @@ def open(
     weights: str | None = None,
     any_base: bool = False,
     device_map: str | None = None,
-    max_memory: Mapping[int | str, int | str] | None = None,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
@@ -66,8 +65,7 @@ def open(
         check_weights: look for NaN and infinity in one pass over all weights.
         weights: fp8 or int4 quantises the layers' linear maps, with the adapter merged into them.
         any_base: put an adapter also on another base than the one it was trained on.
-        device_map: auto lets accelerate put layers on several GPUs, in main memory and on disk, as far as each fits.
-        max_memory: of a device map: the most weights on each GPU and in main memory, {0: "10GiB", "cpu": "30GiB"}.
+        device_map: auto lets accelerate put the layers on all GPUs of this machine.
 
     Returns:
         The model, in evaluation mode.
@@ -78,8 +76,9 @@ def open(
     >>> model.predict([ids + [model.mask_id]], [[len(ids)]])[0].shape  # float32 logits, of the row asked for alone
     torch.Size([1, 2048])
     """
-    placement.refuse_other_device_map(device_map, max_memory)
-    place = placement.pick_device(device if device_map is None else placement.main_device(device))
+    if device_map not in (None, "auto"):
+        raise UserError(f"unknown device map {device_map!r}: use auto, or --device cuda for one GPU")
+    place = placement.pick_device(device if device_map is None else placement.first_gpu(device))
     if weights is not None:
         refuse_published_experts(str(name), weights)
     folder, adapters = locate_checkpoint(str(name), adapter)
@@ -93,7 +92,7 @@ def open(
     stored = placement.pick_dtype(dtype, place, settings)
     if device_map is not None:
         gguf = gguf_in(weights_folder(folder)) is not None
-        placement.refuse_with_spread(settings, weights, gguf, len(adapters))
+        placement.refuse_with_device_map(settings, weights, gguf)
     if weights is not None:
         stored = placement.quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
     with configuration.as_described(folder):
@@ -102,7 +101,7 @@ def open(
         places: dict[str, Any] = {"": place if weights is None else torch.device("cpu")}
         if device_map is not None:
             bare = networks.network_without_weights(config, family)
-            places = placement.plan_device_map(bare, stored, place, placement.memory_limits(max_memory, place))
+            places = placement.plan_device_map(bare, stored, placement.free_memory())
         net = networks.load_network(family, folder, config, stored, places)
         model = as_model(net, load_tokenizer(folder, family), str(name), families=families)
         configuration.note_odd_mask(net, model.tokenizer, model.mask_id)
@@ -132,7 +131,7 @@ def _quantise(model: Model, weights: str, device: torch.device) -> None:
 
 OF_OPEN = {name: one.default for name, one in signature(open).parameters.items()}
 # Those that an opened model does not take.
-AT_OPENING = ("dtype", "adapter", "weights", "device_map", "max_memory")
+AT_OPENING = ("dtype", "adapter", "weights", "device_map")
 
 
 def opened_model(model: str | Path | Model, **options: Any) -> Model:
