@@ -9,7 +9,7 @@
    `maskwise tune --anchored` does, and evaluates the tuned model next to the other.
 4. `--attribution N` measures instead, for N questions per exam, how much the answer depends on masks, on the nearest 64
    other tokens and on farther ones: attribution (a token's gradient norm over the largest) and attention (means over
-   layers and heads). `--fewer-bits` evaluates the model with its weights in fp8 and int4 instead.
+   layers and heads). `--fewer-bits` evaluates the model with its weights in fp8 instead.
 
 Hardware: one H200; 148 s with --fewer-bits.
 
@@ -209,7 +209,7 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
         metavar="N",
         help="attribution and attention of N questions an exam, and nothing else",
     )
-    parser.add_argument("--fewer-bits", action="store_true", help="with weights in fp8 and int4, and nothing else")
+    parser.add_argument("--fewer-bits", action="store_true", help="with weights in fp8, and nothing else")
     parser.add_argument("--toy", action="store_true", help="two questions a task, two steps")
     options = parser.parse_args(given)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
     exams = make_exams(teacher.tokenizer, options.exams, options.other, scale)
     opening = partial(mw.open, options.model, "bfloat16" if device.type == "cuda" else "float32", device)
     if options.fewer_bits:
-        kinds = {"plain": None, "fp8": "fp8", "int4": "int4"}
+        kinds = {"plain": None, "fp8": "fp8"}
         asked = {
             kind: examine(opening(adapter=options.adapter, weights=weights), exams) for kind, weights in kinds.items()
         }

@@ -119,7 +119,7 @@ def test_the_probes_run_at_toy_size(inputs, tmp_path, capsys):
     bits = smol_probes.main(
         [*inputs[2:], "--model", str(base), "--out", str(tmp_path / "out"), "--fewer-bits", "--toy"]
     )
-    assert bits["plain"] == found["before"] and bits["fp8"] != bits["plain"] != bits["int4"]
+    assert bits["plain"] == found["before"] and bits["fp8"] != bits["plain"]
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1 and len(table) == 2 + len(found["before"])
 

@@ -6,21 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.models.checkpoints.locations import refuse_unknown_device
+from maskwise.models.checkpoints.locations import refuse_unknown_device, refuse_unknown_map
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_checkpoint_folder, refuse_unwritable_folder, to_json
 from maskwise.support.terminal import open_console, safe_json, safe_text
 
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
-Weights = Annotated[
-    str | None, typer.Option(help="Quantise the linear layers: fp8 (H100, L40S and later) or int4 (for small GPUs).")
-]
+Weights = Annotated[str | None, typer.Option(help="fp8: quantise the linear layers (H100, L40S and later).")]
 
 
 def known_device(given: str | None) -> str | None:
     if given is not None:
         refuse_unknown_device(given)
+    return given
+
+
+def known_map(given: str | None) -> str | None:
+    refuse_unknown_map(given)
     return given
 
 
@@ -42,7 +45,7 @@ Adapter = Annotated[str | None, typer.Option(help="Folder or name of a PEFT adap
 AnyBase = Annotated[
     bool, typer.Option("--any-base", help="Allow an adapter on a base other than the one it was trained on.")
 ]
-DeviceMap = Annotated[str | None, typer.Option(help="auto: spread the layers over all GPUs.")]
+DeviceMap = Annotated[str | None, typer.Option(help="auto: spread the layers over all GPUs.", callback=known_map)]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: faster on a GPU in long jobs.")]
 CheckWeights = Annotated[
     bool, typer.Option("--check-weights/--no-check-weights", help="Check the weights for NaN and infinity.")

@@ -22,7 +22,7 @@ ELSEWHERE = {
     "--model-name": "the model is the first argument",
     "--prompt": "the prompt is the argument after the model",
     "--num-beams": "there is no beam search",
-    "--load-in-4bit": "use --weights int4",
+    "--load-in-4bit": "use --weights fp8",
     "--load-in-8bit": "use --weights fp8",
     "--mc_num": "use --samples",
     "--num-steps": "use --steps",

@@ -72,7 +72,7 @@ class ModelInterface(nn.Module):
         self.block = block  # size of the blocks after which tokens see nothing; None: as `causal` says
         self._body = body
         self._own_head = head
-        self.weights: str | None = None  # fp8 or int4, where the layers' maps were quantised (quantise.py)
+        self.weights: str | None = None  # fp8, where the layers' maps were quantised (quantise.py)
         self.recordings: Any = None  # kept here by decoding: CUDA graphs of its passes, and their caches
         self.lock = ModelLock()  # held during a forward pass, and during a whole decoding
 

@@ -29,7 +29,7 @@ KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 
 
 # Names of transformers, PEFT and LLaDA's code for arguments of ours.
-ELSEWHERE = {"torch_dtype": "dtype", "load_in_4bit": 'weights="int4"', "load_in_8bit": 'weights="fp8"'}
+ELSEWHERE = {"torch_dtype": "dtype", "load_in_4bit": 'weights="fp8"', "load_in_8bit": 'weights="fp8"'}
 ELSEWHERE |= {"input_ids": "prompts, a list of texts or of lists of token ids, without attention_mask"}
 ELSEWHERE |= {"pretrained": "name", "model_name": "name", "output_dir": "out", "num_samples": "points"}
 

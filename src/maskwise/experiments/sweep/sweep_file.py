@@ -44,7 +44,7 @@ class DiagnoseOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device: str | None = None
     adapter: str | None = None
     check_weights: bool = True
-    weights: Literal["fp8", "int4"] | None = None
+    weights: Literal["fp8"] | None = None
     any_base: bool = False
     device_map: Literal["auto"] | None = None
 

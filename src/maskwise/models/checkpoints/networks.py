@@ -14,9 +14,8 @@ from transformers.utils.logging import disable_progress_bar, get_verbosity, set_
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
 from maskwise.models.checkpoints.locations import read_object, stored_shapes, weights_folder
-from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.families import Family
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, first_line
 from maskwise.support.files import damaged, is_plain_name
 from maskwise.support.imports import imported
 
@@ -74,8 +73,6 @@ def load_network(
     set_verbosity_error()  # transformers would print a table of misfits before our one line
     source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
     if getattr(config, "quantization_config", None) is not None:
-        complete_quantisation(folder, config.quantization_config, weight_shapes(folder))
-        refuse_other_zero_points(folder, config.quantization_config, first_zero_points(folder))
         source = {"config": config}
     source["device_map"] = dict(places)
     try:
@@ -91,6 +88,8 @@ def load_network(
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
+    except ImportError as problem:  # the package of a quantised checkpoint is missing
+        raise UserError(f"{folder}: {first_line(problem)}") from None
     finally:
         set_verbosity(loud)
     for key, what in MISFITS.items():
@@ -104,16 +103,6 @@ def load_network(
 def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors in the weight files of a checkpoint."""
     return stored_shapes(*(folder / file for file in weight_files(folder)))
-
-
-def first_zero_points(folder: Path) -> list[int]:
-    """The words of the first `qzeros` tensor in the weight files; empty if there is none."""
-    for file in weight_files(folder):
-        with safe_open(folder / file, framework="pt") as opened:
-            for name in opened.keys():  # noqa: SIM118
-                if name.endswith(".qzeros") and (zeros := opened.get_tensor(name)).dtype == torch.int32:
-                    return zeros.unique().tolist()
-    return []
 
 
 def check_weight_files(folder: Path, family: Family | None = None) -> None:

@@ -16,8 +16,12 @@ from maskwise.models.batch import Batch
 from maskwise.models.checkpoints import configuration, networks, placement
 from maskwise.models.checkpoints.adapter_base import check_bases
 from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts, weights_folder
-from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
+from maskwise.models.checkpoints.locations import (
+    locate_checkpoint,
+    refuse_published_experts,
+    refuse_unknown_map,
+    weights_folder,
+)
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class, masked_lm
 from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.forward import RAGGED, largest_difference, padded_body
@@ -63,7 +67,7 @@ def open(
         adapter: the folder of a PEFT adapter.
         families: FAMILIES and any of your own, families=(*FAMILIES, mine).
         check_weights: look for NaN and infinity in one pass over all weights.
-        weights: fp8 or int4 quantises the layers' linear maps, with the adapter merged into them.
+        weights: fp8 quantises the layers' linear maps, with the adapter merged into them.
         any_base: put an adapter also on another base than the one it was trained on.
         device_map: auto lets accelerate put the layers on all GPUs of this machine.
 
@@ -76,8 +80,7 @@ def open(
     >>> model.predict([ids + [model.mask_id]], [[len(ids)]])[0].shape  # float32 logits, of the row asked for alone
     torch.Size([1, 2048])
     """
-    if device_map not in (None, "auto"):
-        raise UserError(f"unknown device map {device_map!r}: use auto, or --device cuda for one GPU")
+    refuse_unknown_map(device_map)
     place = placement.pick_device(device if device_map is None else placement.first_gpu(device))
     if weights is not None:
         refuse_published_experts(str(name), weights)
@@ -88,7 +91,6 @@ def open(
     if adapters and not any_base:
         check_bases(str(name), folder, adapters)
     settings = configuration.read_settings(folder)
-    refuse_uninstalled_quantiser(folder, settings)
     stored = placement.pick_dtype(dtype, place, settings)
     if device_map is not None:
         gguf = gguf_in(weights_folder(folder)) is not None
@@ -112,21 +114,21 @@ def open(
 
         model.net = attach_adapters(model.core, adapters, model.mask_id)
     if weights is not None:
-        _quantise(model, weights, place)
+        _quantise(model, place)
     if check_weights:
         refuse_nonfinite_weights(model)
     return model.eval()
 
 
-def _quantise(model: Model, weights: str, device: torch.device) -> None:
+def _quantise(model: Model, device: torch.device) -> None:
     from maskwise.models.families.quantise import quantise
 
     if model.net is not model.core:
         from maskwise.models.checkpoints.adapters import merged
 
         model.net = merged(model.net)  # type: ignore[arg-type]
-    quantise(model.core, weights, device)
-    model.weights = weights
+    quantise(model.core, device)
+    model.weights = "fp8"
 
 
 OF_OPEN = {name: one.default for name, one in signature(open).parameters.items()}

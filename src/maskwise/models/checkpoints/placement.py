@@ -9,9 +9,10 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_unknown_device, weights_folder
+from maskwise.models.checkpoints.locations import DTYPE_NAMES, NOT_FOR_EXPERTS, refuse_unknown_device, weights_folder
 from maskwise.models.checkpoints.networks import weight_shapes
 from maskwise.support.errors import UserError
+from maskwise.support.removed import removed
 
 DTYPES = {name: getattr(torch, name) for name in DTYPE_NAMES}
 SHARE_OF_FREE = 0.9  # of the free memory of a GPU, for weights; the rest is for activations
@@ -55,17 +56,21 @@ def quantisable_dtype(
     device: torch.device,
 ) -> torch.dtype:
     """Dtype of the unquantised weights; refuses models that cannot be quantised, before reading."""
-    from maskwise.models.families.quantise import refuse_experts, refuse_unfit
-
-    refuse_unfit(weights, device)
-    if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
-        refuse_experts(weights, weight_shapes(folder))
+    if weights != "fp8":
+        raise UserError(removed("weights", weights) or f"unknown weights {weights!r}: use fp8")
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 9):
+        raise UserError("--weights fp8 needs compute capability 8.9 (Ada or Hopper, such as L40S, H100): leave it out")
+    if device.type not in ("cuda", "cpu"):
+        raise UserError(f"--weights fp8 is for CUDA and CPU, not {device.type}: leave it out")
+    # of GGUF files a Llama's alone are read
+    if gguf_in(weights_folder(folder)) is None and any("experts" in name.split(".") for name in weight_shapes(folder)):
+        raise UserError(NOT_FOR_EXPERTS.format(weights))
     if settings.get("quantization_config") is not None:
-        raise UserError(f"{name} is quantised already: leave --weights {weights} out")
+        raise UserError(f"{name} is quantised already: leave --weights fp8 out")
     if device.type != "cuda":
         return stored
     if dtype != "auto" and stored != torch.bfloat16:
-        raise UserError(f"--weights {weights} goes with bfloat16 on CUDA: leave --dtype out")
+        raise UserError("--weights fp8 goes with bfloat16 on CUDA: leave --dtype out")
     return torch.bfloat16
 
 
