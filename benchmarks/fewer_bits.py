@@ -1,4 +1,4 @@
-"""Row n: weights in fp8 or int4 against bf16 of the same model: time, memory, and what rounding does to the logits."""
+"""Row n: weights in fp8 against bf16 of the same model: time, memory, and what rounding does to the logits."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from benchmarks.small_batch_linear import read_rate
 from maskwise.models.families.quantise import quantise
 from maskwise.models.model import Model
 
-PROBE_BAR, STEP_BAR = 1.35, {"fp8": 1.4, "int4": None}
+PROBE_BAR, STEP_BAR = 1.35, 1.4
 STEP_TO_READING = 1.5
 
 
@@ -60,10 +60,9 @@ def step_line(bench: Bench, case: str, ours: float, plain: float, least: float |
     )
 
 
-def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
+def fewer_bits(bench: Bench) -> Iterator[Line]:
     model = make_model(bench, "llada")
-    together = 4 if kind == "int4" else len(LENGTHS)  # on a small card passes are small
-    prompts = random_ids(LENGTHS[:together] if bench.full else TOY_LENGTHS, model)
+    prompts = random_ids(LENGTHS if bench.full else TOY_LENGTHS, model)
     flops = forward_flops(model, [len(prompt) for prompt in prompts], len(prompts))
 
     def probe() -> Timing:
@@ -71,10 +70,9 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
 
     expected, weights, step = answers(model, prompts), held(model), step_seconds(bench, model)
     noise = difference(torch.cat([answers(model, [one]) for one in prompts[:4]]), expected[:4])
-    compiled = bench.full and kind == "fp8"
-    if compiled:
+    if bench.full:
         model.compile_layers()  # as `diagnose` does it
-    plain, compiled_step = probe(), step_seconds(bench, model) if compiled else None
+    plain, compiled_step = probe(), step_seconds(bench, model) if bench.full else None
     if compiled_step is not None:
         ratio = compiled_step.later / read_weights(bench, model)
         yield bound(
@@ -86,11 +84,8 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
             STEP_TO_READING,
         )
     model = make_model(bench, "llada")  # the same weights, layers not compiled
-    quantise(model.core, kind, bench.device)
-    if bench.full:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    name, found = f"{model.name}, {kind}", answers(model, prompts)
+    quantise(model.core, bench.device)
+    name, found = f"{model.name}, fp8", answers(model, prompts)
     yield Line(
         "n",
         f"{name}, logits: relative difference; plain: bf16 in another batch",
@@ -100,17 +95,13 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
     )
     yield bound(bench, "n", f"{name}, weights held / bf16's", "share", held(model) / weights, 0.6)
     case = f"{name} against bf16, batch 1, cache dual, a decoding step"
-    bar = None if compiled else STEP_BAR[kind]
+    bar = None if bench.full else STEP_BAR
     yield step_line(bench, f"{case}, layers not compiled", step_seconds(bench, model).whole, step.whole, bar)
     yield line(bench, "n", f"{name}, layers not compiled, against bf16, {len(prompts)} prompts", probe(), plain, flops)
-    if kind == "int4":
-        peak = torch.cuda.max_memory_allocated() / GIB if bench.full else None
-        yield bound(bench, "n", f"{name}, probed and decoded, peak", "GiB", peak, 8.0)
-        return
-    if compiled:
+    if bench.full:
         model.compile_layers()
     if compiled_step is not None:
         found_step = step_seconds(bench, model)
-        yield step_line(bench, case, found_step.whole, compiled_step.whole, STEP_BAR[kind])
+        yield step_line(bench, case, found_step.whole, compiled_step.whole, STEP_BAR)
         yield step_line(bench, f"{case} after the first of its block", found_step.later, compiled_step.later, None)
     yield line(bench, "n", f"{name} against bf16, {len(prompts)} prompts", probe(), plain, flops, PROBE_BAR)

@@ -218,16 +218,8 @@ class Training:
 
     def __init__(self, kind: Kind, model: Model, teacher: Model, scale: Scale, steps: int) -> None:
         self.kind, self.model, self.teacher, self.scale, self.steps = kind, model, teacher, scale, steps
-        widen = tuple(size for size in WIDEN if kind.block is None or size < kind.block)
-        self.settings = TrainSettings(
-            steps=steps,
-            widen=widen,
-            widen_share=WIDEN_SHARE,
-            lora_rank=scale.rank,
-            lora_alpha=2 * scale.rank,
-            full=not kind.lora,
-        )
-        make_trainable(model, self.settings, mask_row=kind.lora)
+        settings = TrainSettings(steps=steps, lora_rank=scale.rank, lora_alpha=2 * scale.rank, full=not kind.lora)
+        make_trainable(model, settings, mask_row=kind.lora)
         self.trained = [parameter for parameter in model.net.parameters() if parameter.requires_grad]
         self.optimiser = torch.optim.AdamW(
             self.trained, lr=kind.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=model.device.type == "cuda"
@@ -257,12 +249,18 @@ class Training:
             return (self.done + 1) / warm
         return 0.1 + 0.45 * (1 + math.cos(math.pi * (self.done - warm) / max(1, self.steps - warm)))
 
+    def attention_block(self) -> int | None:
+        """Each size of WIDEN for an equal share of the first steps, then the kind's own; None: bidirectional."""
+        sizes = [size for size in WIDEN if self.kind.block is None or size < self.kind.block]
+        until = WIDEN_SHARE * self.steps
+        return sizes[int(self.done / until * len(sizes))] if self.done < until else self.kind.block
+
     def loss(self, ids: Tensor) -> Tensor:
         if self.kind.causal:
             weights = torch.full(ids.shape, 1 / ids.numel(), device=ids.device)
             return self.weighted(ids, ids, weights, torch.zeros_like(ids, dtype=torch.bool), 1)
         ids = ids.view(-1, ids.shape[1] // self.kind.parts[self.done % len(self.kind.parts)])
-        block = self.settings.attention_block(self.done) or self.kind.block
+        block = self.attention_block()
         if self.kind.plain:
             given, weights = nelbo_grid(ids, self.mask_id, self.draws, least=LEAST_MASKED)
             return self.weighted(ids, given, weights, torch.zeros_like(ids, dtype=torch.bool), block)

@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from maskwise.diffusion import compare_views, linear_ce, linear_ce_tv
+from maskwise.diffusion import compare_views, linear_ce, linear_ce_tv, linear_kl
 from maskwise.support.errors import UserError
 
 ROWS, WIDTH, VOCAB, MASK = 24, 32, 501, 17
@@ -284,3 +284,19 @@ def test_memory_follows_the_chunk_and_not_the_rows():
 
 def test_the_default_chunk_keeps_the_logits_within_the_budget():
     assert peak_bytes(300, None, vocab=60_000, width=1) < 4 * (64 << 20)
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_the_divergence_from_an_anchor_is_the_plain_one(chunk):
+    torch.manual_seed(0)
+    h, weight = torch.randn(5, 8, requires_grad=True), torch.randn(20, 8, requires_grad=True)
+    anchor_h, anchor_weight, weights = torch.randn(5, 6), torch.randn(20, 6), torch.rand(5)
+    found = 2 * linear_kl(h, weight, anchor_h, anchor_weight, weights, 4, chunk)
+    found_grads = torch.autograd.grad(found, (h, weight))
+
+    keep = [token for token in range(20) if token != 4]
+    log_q, log_p = ((x @ w.t())[:, keep].log_softmax(-1) for x, w in ((anchor_h, anchor_weight), (h, weight)))
+    plain = 2 * (weights[:, None] * log_q.exp() * (log_q - log_p)).sum()
+    torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-6)
+    for one, other in zip(found_grads, torch.autograd.grad(plain, (h, weight)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

@@ -84,6 +84,19 @@ def test_the_nelbo_is_an_upper_bound_that_a_trained_model_approaches():
     assert bounds[-1] < ENTROPY + 0.04
 
 
+def test_noise_falls_on_the_places_named_and_may_go_unweighted():
+    ids, places = torch.arange(20), torch.tensor([3, 4, 5, 11, 12, 17])
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        for one in (nelbo(ids, MASK, generator, places=places), blockwise(ids, MASK, 4, generator, places=places)):
+            assert set(one.rows.tolist()) <= set(places.tolist())
+            outside = torch.ones(20, dtype=torch.bool).index_fill(0, places, False)
+            assert torch.equal(one.ids[outside], ids[outside])
+            assert torch.equal(one.targets, ids[one.rows])
+    assert set(nelbo(ids, MASK, generator, weighted=False).weights.tolist()) <= {1.0}
+    assert set(blockwise(ids, MASK, 4, generator, weighted=False).weights.tolist()) == {1.0}
+
+
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream])
 def test_a_call_is_the_mean_over_examples_of_their_weighted_cross_entropies(make):
     model = make()

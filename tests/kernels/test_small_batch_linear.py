@@ -1,4 +1,4 @@
-"""Linear maps of small batches, with weights in 16, 8 and 4 bits, equal dense products."""
+"""Linear maps of small batches, with weights in 16 and 8 bits, equal dense products."""
 
 import sys
 
@@ -19,10 +19,9 @@ from helpers.interpreted import (
 )
 
 FLOAT8 = torch.float8_e4m3fn
-OPERATORS = ("half_partial_sums", "fp8_partial_sums", "int4_partial_sums")
-# rows, outputs, inputs (int4: groups of 64), programs that split the inputs, outputs of a program
+OPERATORS = ("half_partial_sums", "fp8_partial_sums")
+# rows, outputs, inputs, programs that split the inputs, outputs of a program
 CASES = [(17, 40, 100, 2, 32), (1, 48, 128, 1, 16), (5, 16, 16, 1, 16), (33, 70, 200, 3, 32)]
-INT4_CASES = [(17, 40, 3, 2, 32), (1, 16, 1, 1, 16), (33, 17, 5, 3, 16)]
 
 
 @pytest.mark.slow
@@ -67,23 +66,6 @@ def compare_fp8(kernel, n, outer, inner, split, tile):
     assert torch.equal(alone, found[:1]), "a row depends on the others"
 
 
-def compare_int4(kernel, n, outer, groups, split, tile):
-    kernel.int4_tiles = lambda *_: kernel.Tiles(tile, 64, split, 4, 2)
-    draws = torch.Generator().manual_seed(0)
-    q = torch.randint(0, 16, (outer, groups, 64), generator=draws)
-    weight = (q[..., :32] + 16 * q[..., 32:]).transpose(0, 1).contiguous().to(torch.uint8)
-    scale = torch.rand(groups, outer, 2, generator=draws).to(HALF)
-    scale[:, outer // 2] = 0
-    rows = torch.randn(n, groups * 64, generator=draws).to(HALF)
-    given = [x.to(DEVICE) for x in (rows, weight, scale)]
-    found = kernel.small_batch_linear_int4(*given)
-    size, offset = scale.double().transpose(0, 1)[..., None].unbind(2)
-    expected = rows.double() @ ((q - 8) * size + offset).flatten(1).t()
-    agree(found.cpu().double(), expected, rtol=DIGITS, atol=DIGITS * float(expected.abs().mean()))
-    assert not found[:, outer // 2].any() and torch.equal(found, kernel.small_batch_linear_int4(*given))
-    assert torch.equal(kernel.small_batch_linear_int4(given[0][:1].clone(), *given[1:]), found[:1])
-
-
 def every_number_is_widened_exactly(kernel):
     """Every number times one, so that nothing is rounded: rows are unit vectors."""
     kernel.fp8_tiles = lambda *_: kernel.Tiles(16, 32, 2, 4, 2)
@@ -122,14 +104,11 @@ def compiles(kernel):
     """The operators state what they return before they run, and partial sums are added in compiled code too."""
     small, rows8 = torch.full((3, 1), 1e-4, device=DEVICE), numbers(3, 64, seed=0).to(DEVICE)
     of_fp8 = rows8, small, numbers(20, 64, seed=2).to(DEVICE), torch.ones(20, device=DEVICE), torch.float16
-    scale = torch.ones(1, 20, 2, device=DEVICE, dtype=torch.float16)
-    pairs = torch.randint(0, 256, (1, 20, 32), device=DEVICE, dtype=torch.uint8)
-    of_int4 = torch.ones(3, 64, device=DEVICE, dtype=torch.float16), pairs, scale
-    of_half = of_int4[0], torch.ones(20, 64, device=DEVICE, dtype=torch.float16)
-    for name, given in zip(OPERATORS, (of_half, of_fp8, of_int4), strict=True):
+    of_half = [torch.ones(count, 64, device=DEVICE, dtype=torch.float16) for count in (3, 20)]
+    for name, given in zip(OPERATORS, (of_half, of_fp8), strict=True):
         torch.library.opcheck(getattr(kernel, name), given, test_utils="test_faketensor")
-    functions = kernel.small_batch_linear, kernel.small_batch_linear_fp8, kernel.small_batch_linear_int4
-    for function, given in zip(functions, (of_half, of_fp8, of_int4), strict=True):
+    functions = kernel.small_batch_linear, kernel.small_batch_linear_fp8
+    for function, given in zip(functions, (of_half, of_fp8), strict=True):
         with torch.inference_mode():
             found = function(*given)
             assert found.shape == (3, 20) and found.dtype == torch.float16
@@ -151,8 +130,6 @@ def main(few):
     for case in CASES[:1] if few else CASES:
         compare_half(kernel, *case)
         compare_fp8(kernel, *case)
-    for case in INT4_CASES[:1] if few else INT4_CASES:
-        compare_int4(kernel, *case)
     compare_rounding(kernel)
     nan_stays_in_its_row(kernel)
     if not few:
@@ -177,16 +154,13 @@ def test_on_cuda_quantised_products_take_the_kernels_and_equal_dense_products():
 
     weight = drawn(96, 128)
     values, scale = quantise.rounded_rows(weight)
-    int4 = quantise.Int4Linear.of(weight, None)
-    dense = quantise.from_groups(*quantise.rounded_groups(weight))
-    assert quantise.works("fp8", weight) and quantise.works("int4", weight) and quantise.KERNELS
+    assert quantise.works(weight) and quantise.KERNELS
     for count in (1, 16, 17, 32, 33, 64, 65):
         rows = drawn(count, 128)
         close(
             quantise.float8_product(rows, values, scale[:, 0].contiguous()),
             quantise.float8_reference(rows, values, scale[:, 0]),
         )
-        close(int4.product(rows), rows.float() @ dense.t())
 
 
 if __name__ == "__main__":

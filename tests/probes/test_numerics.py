@@ -216,7 +216,7 @@ def test_plain_attention_turns_flash_attention_off_which_ragged_batches_on_a_gpu
 
 
 def test_quantised_weights_are_compared_with_the_unquantised_checkpoint():
-    model, copies = mw.open("tiny-llada", weights="int4"), ModelCopies()
+    model, copies = mw.open("tiny-llada", weights="fp8"), ModelCopies()
     assert copies.under(model, NumericSetting("weights", model.dtype_name, weights=True)) is model
     reference = copies.under(model, NumericSetting("reference"))
     assert (reference.weights, reference.dtype) == (None, torch.float32)

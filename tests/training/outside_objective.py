@@ -14,7 +14,7 @@ def noise_one_token(ids: Tensor, places: Tensor | None, noising: Noising) -> Noi
 
 
 def focal_loss(batch: MicroBatch) -> Call:
-    call = nelbo_call(batch.model, batch.examples, batch.attention_block, count=batch.count)
+    call = nelbo_call(batch.model, batch.examples, count=batch.count)
     targets = torch.cat([example.targets for example in batch.examples]).to(batch.model.device)
     weights = torch.cat([example.weights for example in batch.examples]).to(batch.model.device) / batch.count
 
@@ -32,6 +32,5 @@ FOCAL = Objective(
     noise=noise_one_token,
     loss=focal_loss,
     paper="Lin et al., Focal Loss for Dense Object Detection, arXiv 1708.02002",
-    refuses=("teacher",),
     parameters={"gamma": 2.0},
 )

@@ -38,7 +38,6 @@ def test_each_objective_has_its_paper_and_takes_known_settings():
     for objective in OBJECTIVES:
         assert re.search(r"arXiv \d{4}\.\d{5}$", objective.paper), objective
         assert set(objective.takes) <= set(OF_OBJECTIVES)
-        assert all(hasattr(TrainSettings(), name) for name in objective.refuses)
         assert find_objective(objective.name) is find_objective(objective) is objective
     assert {name for objective in OBJECTIVES for name in objective.takes} == set(OF_OBJECTIVES)
 
@@ -81,11 +80,10 @@ def test_the_loss_of_an_objective_from_outside_is_the_one_it_states(checkpoint):
     [
         ({"objective": FOCAL, "gamma": "2"}, "gamma of the objective focal is '2': it must be a number"),
         ({"objective": FOCAL, "parameters": {"gama": 2.0}}, "focal has no parameter 'gama': did you mean gamma?"),
-        ({"objective": FOCAL, "teacher": "x"}, "focal takes no teacher: use another objective"),
         ({"objective": FOCAL, "block": 4}, "block is of the objective blockwise: leave it out for focal"),
         ({"gamma": 2.0}, "there is no setting 'gamma'"),
     ],
-    ids=["type", "name", "teacher", "block", "without"],
+    ids=["type", "name", "block", "without"],
 )
 def test_what_does_not_go_with_an_objective_is_refused(changes, reason):
     with pytest.raises(UserError, match=re.escape(reason)):

@@ -46,9 +46,8 @@ def test_a_block_diffusion_models_loss_is_that_of_its_own_dense_call(tmp_path):
     ("changes", "remedy"),
     [
         ({"block": None}, "before it: use objective blockwise"),
-        ({"objective": "soft-mask", "widen": (1, 4), "block": None}, "use objective blockwise, leave widen out"),
+        ({"objective": "soft-mask", "block": None}, "before it: use objective blockwise"),
         ({"objective": "blockwise", "block": 8}, "leave block out, or say 4"),
-        ({"objective": "blockwise", "widen": (1, 4)}, "before it: leave widen out"),
     ],
     ids=str,
 )

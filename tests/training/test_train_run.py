@@ -1,13 +1,12 @@
 """`train`: the loss as written, what is measured, whole runs of each objective, resumed runs, and refusals."""
 
 import json
-import shutil
 from dataclasses import asdict, replace
 
 import pytest
 import torch
 from datasets import Dataset
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from train_cases import SMALL, plain_loss, run_small
 from transformers import BertConfig, BertForMaskedLM
 from typer.testing import CliRunner
@@ -67,12 +66,6 @@ def test_the_weights_of_a_row_sum_to_one_token_on_average():
             [float(sum(one.weights.sum() for one in data.item(0, micro)["examples"])) for micro in range(400)]
         )
         assert float((sums.mean() - 1).abs()) < 5 * float(sums.std()) / 400**0.5
-
-
-def test_attention_widens_over_its_share_of_the_steps():
-    settings = replace(SMALL, steps=20, widen=(1, 4, 16), widen_share=0.6)
-    assert [settings.attention_block(step) for step in range(20)] == [1] * 4 + [4] * 4 + [16] * 4 + [None] * 8
-    assert SMALL.attention_block(0) is None
 
 
 # What is measured
@@ -161,29 +154,16 @@ def test_each_objective_learns_and_what_comes_out_opens(checkpoint, text_file, t
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_to_the_same_losses(dream_checkpoint, ar_checkpoint, text_file, tmp_path):
-    settings = replace(SMALL, teacher=str(ar_checkpoint), widen=(1, 4), widen_share=0.7)
+def test_a_killed_run_goes_on_to_the_same_losses(dream_checkpoint, text_file, tmp_path):
+    settings = replace(SMALL, clip=0.7)
     whole = run_small(dream_checkpoint, text_file, tmp_path / "whole", settings)
     with pytest.raises(KeyboardInterrupt, match="step 2 is kept"):
         run_small(dream_checkpoint, text_file, tmp_path / "cut", settings, callbacks=[At(3, interrupt)])
     resumed = run_small(dream_checkpoint, text_file, tmp_path / "cut", settings)
     assert_same(resumed["losses"], whole["losses"], rel=1e-5)
     assert_same(resumed["after"], whole["after"], rel=1e-4, abs=1e-6)
-    with pytest.raises(UserError, match=r"settings\.widen_share is 0.7 there and 0.4 here"):
-        run_small(dream_checkpoint, text_file, tmp_path / "cut", replace(settings, widen_share=0.4))
-
-
-def test_a_run_goes_on_with_its_own_teacher_alone(dream_checkpoint, ar_checkpoint, text_file, tmp_path):
-    teacher, out = tmp_path / "teacher", tmp_path / "out"
-    shutil.copytree(ar_checkpoint, teacher)
-    settings = replace(SMALL, steps=4, save_every=1, eval_every=0, held_out=0, teacher=str(teacher))
-    with pytest.raises(KeyboardInterrupt):
-        run_small(dream_checkpoint, text_file, out, settings, callbacks=[At(2, interrupt)])
-    weights = load_file(teacher / "model.safetensors")
-    weights["model.norm.weight"][0] += 1e-3
-    save_file(weights, teacher / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match="with another teacher of this name"):
-        run_small(dream_checkpoint, text_file, out, settings)
+    with pytest.raises(UserError, match=r"settings\.clip is 0.7 there and 0.4 here"):
+        run_small(dream_checkpoint, text_file, tmp_path / "cut", replace(settings, clip=0.4))
 
 
 @pytest.mark.slow
@@ -191,7 +171,7 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
     arguments = (
         f"train {checkpoint} --data {text_file} --out {tmp_path / 'a'} --steps 2 --batch 2 --context 24 --many 10"
     )
-    arguments += " --widen 1,4 --objective blockwise --block 4 --unweighted --lora-rank 2 --device cpu --no-tensorboard"
+    arguments += " --objective blockwise --block 4 --unweighted --lora-rank 2 --device cpu --no-tensorboard"
     done = CliRunner().invoke(app, [*arguments.split(), "--json", "--eval-every", "1"])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -205,7 +185,6 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
         batch=2,
         context=24,
         many=10,
-        widen=(1, 4),
         objective="blockwise",
         block=4,
         weighted=False,
@@ -224,7 +203,6 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
         batch=2,
         context=24,
         many=10,
-        widen=(1, 4),
         objective="blockwise",
         block=4,
         weighted=False,
@@ -249,18 +227,13 @@ def test_the_command_and_the_library_take_the_same_settings(checkpoint, text_fil
         ({"objective": "next"}, "unknown objective 'next': choose one of nelbo, blockwise, soft-mask"),
         ({"schedule": "log"}, "unknown schedule"),
         ({"rows": "both"}, "unknown rows"),
-        ({"widen": (4, 1)}, "widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
-        ({"widen": (0, 1)}, "widen takes rising numbers"),
-        ({"widen_share": 0.0}, "widen_share"),
         ({"soft_share": 1.5}, "soft_share"),
         ({"context": 4}, "context is 4: it must be at least 8"),
         ({"block": 0}, "block is 0"),
-        ({"objective": "soft-mask", "teacher": "x"}, "takes no teacher"),
         ({"nonsense": 1}, "no setting 'nonsense'"),
         ({"objective": "blockwise", "schedule": "cosine"}, "schedule is of the objective nelbo and soft-mask: leave"),
         ({"block": 4}, "block is of the objective blockwise: leave it out for nelbo"),
         ({"objective": "blockwise", "soft_share": 0.1}, "soft_share is of the objective soft-mask: leave it out for"),
-        ({"widen_share": 0.5}, "widen_share needs widen"),
         ({"full": True, "lora_rank": 8}, "lora_rank is of an adapter: leave it out for full"),
     ],
 )
@@ -275,12 +248,10 @@ def test_settings_that_nobody_gave_are_never_refused():
     for objective in OBJECTIVES:
         assert train_settings(unsaid | {"objective": objective.name}).objective == objective.name
     assert train_settings({"objective": "soft-mask", "schedule": "cosine", "soft_share": 0.1}).soft_share == 0.1
-    assert train_settings({"objective": "blockwise", "block": 8, "widen": (1,), "widen_share": 0.3}).block == 8
+    assert train_settings({"objective": "blockwise", "block": 8}).block == 8
 
 
-def test_models_and_teachers_that_do_not_fit_are_one_line(
-    checkpoint, dream_checkpoint, ar_checkpoint, text_file, tmp_path
-):
+def test_models_that_do_not_fit_are_one_line(checkpoint, ar_checkpoint, text_file, tmp_path):
     def refused(model, settings=SMALL):
         with pytest.raises(UserError) as problem:
             run_small(model, text_file, tmp_path / "out", settings)
@@ -288,8 +259,6 @@ def test_models_and_teachers_that_do_not_fit_are_one_line(
         return str(problem.value)
 
     assert "turn it into a diffusion model first (convert)" in refused(ar_checkpoint)
-    assert "is not autoregressive" in refused(checkpoint, replace(SMALL, teacher=str(dream_checkpoint)))
-    assert "has another tokenizer" in refused(checkpoint, replace(SMALL, teacher="tiny-qwen"))
     assert "lower context" in refused(checkpoint, replace(SMALL, context=4096))
     short = save_checkpoint(tmp_path / "other", lambda **more: qwen_net(**{**more, "vocab": 32}))
     assert "convert" in refused(short)
@@ -298,22 +267,11 @@ def test_models_and_teachers_that_do_not_fit_are_one_line(
 def test_a_wrapped_network_that_cannot_be_trained_so_is_one_line(text_file, tmp_path):
     tokenizer = word_tokenizer()
     net = BertForMaskedLM(BertConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2))
-    for changes, reason in (
-        ({}, "was wrapped with a head of its own, which no fused loss fits"),
-        ({"widen": (1, 4)}, "is for LLaDA, iLLaDA, LLaDA-MoE and Dream models: leave widen out"),
-    ):
-        with pytest.raises(UserError, match=reason):
-            train(
-                mw.wrap(net, tokenizer, head=net.cls), text_file, tmp_path / "out", replace(SMALL, full=True, **changes)
-            )
+    with pytest.raises(UserError, match="was wrapped with a head of its own, which no fused loss fits"):
+        train(mw.wrap(net, tokenizer, head=net.cls), text_file, tmp_path / "out", replace(SMALL, full=True))
 
 
 @pytest.mark.parametrize(("data", "named"), [(None, "None"), (5, "of the type int")])
 def test_what_is_no_data_is_one_line_before_a_model_is_opened(data, named, tmp_path):
     with pytest.raises(UserError, match=f"the data is {named}: give a file, or a list of objects"):
         mw.train("no-such-model", data, tmp_path / "out", steps=1)
-
-
-def test_widen_that_is_no_number_names_what_it_takes(checkpoint, text_file, tmp_path):
-    done = CliRunner().invoke(app, f"train {checkpoint} --data {text_file} --out {tmp_path / 'out'} --widen a".split())
-    assert done.exit_code == 2 and "--widen takes rising numbers of at least 1 token" in done.stderr

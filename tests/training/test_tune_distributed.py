@@ -18,15 +18,13 @@ import torch.multiprocessing as spawning
 from transformers import TrainerCallback
 
 import maskwise as mw
-from helpers.tiny import qwen_net
-from helpers.tuning import word_tokenizer
 from maskwise.diffusion import mask_agnostic_call
 from maskwise.training.arguments import arguments_for
 from maskwise.training.data.documents import read_documents, tokenize_rows
 from maskwise.training.data.noised_pairs import NoisedPairs
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
 from maskwise.training.data.pairs import read_pairs, tokenize_pairs
-from maskwise.training.train import DiffusionTrainer, HeldOut, open_teacher, train
+from maskwise.training.train import DiffusionTrainer, HeldOut, train
 from maskwise.training.training_settings import TrainSettings, TuneSettings
 from maskwise.training.tune import tune
 from maskwise.training.weights import load_trained_weights, make_trainable, save_trained_weights, trained_weights
@@ -70,8 +68,6 @@ TRAIN_ONE = replace(TRAIN_TWO, batch=4)
 WAYS: dict[str, dict[str, Any]] = {  # of training all weights under FSDP2
     "nelbo": {"objective": "nelbo"},
     "soft-mask": {"objective": "soft-mask", "soft_share": 0.8},
-    "teacher": {"objective": "nelbo", "teacher": "..."},
-    "widen": {"objective": "nelbo", "widen": (4,)},
 }
 
 
@@ -113,7 +109,7 @@ def sharded_gradients(checkpoint: Path, data: Path, rank: int, folder: Path) -> 
 
 
 def training_gradients(
-    way: str, settings: TrainSettings, checkpoint: Path, teacher: Path, text: Path, out: Path, ranks: int, rank: int = 0
+    way: str, settings: TrainSettings, checkpoint: Path, text: Path, out: Path, ranks: int, rank: int = 0
 ) -> dict[str, torch.Tensor]:
     """Of the first micro-batch's loss as the trainer computes it; where ranks are several, of all weights sharded."""
     from torch.distributed.fsdp import fully_shard
@@ -122,12 +118,11 @@ def training_gradients(
     model = mw.open(checkpoint, device="cpu")
     model.core.get_output_embeddings().weight.data *= 30  # or a random network is too unsure for any soft mask
     make_trainable(model, settings)
-    taught = None if settings.teacher is None else open_teacher(str(teacher), model)
     dataset = NoisedRows(
         tokenize_rows(read_documents(text), model, settings.context, settings.rows).kept, settings, model.mask_id, ranks
     )
     trainer = DiffusionTrainer(
-        model, arguments_for(model, settings, out, False), settings, dataset, HeldOut([], 0, []), taught, None
+        model, arguments_for(model, settings, out, False), settings, dataset, HeldOut([], 0, []), None
     )
     if ranks > 1:
         for layer in model.core.model.layers:
@@ -140,9 +135,7 @@ def training_gradients(
     return {name: grad.full_tensor() if ranks > 1 else grad for name, grad in found.items()}
 
 
-def work(
-    rank: int, port: int, checkpoint: Path, dream: Path, teacher: Path, data: Path, text: Path, folder: Path
-) -> None:
+def work(rank: int, port: int, checkpoint: Path, dream: Path, data: Path, text: Path, folder: Path) -> None:
     os.environ |= {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -159,27 +152,19 @@ def work(
     train(str(checkpoint), text, folder / "ddp-train", TRAIN_TWO, device="cpu", tensorboard=False, callbacks=callbacks)
     torch.save(sharded_gradients(checkpoint, data, rank, folder / "sharded"), folder / f"fsdp-{rank}.pt")
     for way in WAYS:
-        found = training_gradients(way, TRAIN_TWO, dream, teacher, text, folder / "sharded-train", 2, rank)
+        found = training_gradients(way, TRAIN_TWO, dream, text, folder / "sharded-train", 2, rank)
         torch.save(found, folder / f"fsdp-train-{way}-{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def teacher(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("teacher")
-    qwen_net(vocab=32, window=128).save_pretrained(folder)
-    word_tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folder(checkpoint, dream_checkpoint, teacher, pairs_file, text_file, tmp_path_factory) -> Path:
+def folder(checkpoint, dream_checkpoint, pairs_file, text_file, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     assert str(Path(__file__).parent) in sys.path  # the children find this module there
-    spawning.spawn(work, (port, checkpoint, dream_checkpoint, teacher, pairs_file, text_file, folder), nprocs=2)
+    spawning.spawn(work, (port, checkpoint, dream_checkpoint, pairs_file, text_file, folder), nprocs=2)
     return folder
 
 
@@ -231,10 +216,8 @@ def test_fsdp2_shards_have_the_gradient_of_one_process(folder, checkpoint, pairs
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_fsdp2_shards_have_the_training_gradient_of_one_process(
-    folder, dream_checkpoint, teacher, text_file, tmp_path, way
-):
-    wanted = training_gradients(way, TRAIN_ONE, dream_checkpoint, teacher, text_file, tmp_path, 1)
+def test_fsdp2_shards_have_the_training_gradient_of_one_process(folder, dream_checkpoint, text_file, tmp_path, way):
+    wanted = training_gradients(way, TRAIN_ONE, dream_checkpoint, text_file, tmp_path, 1)
     for rank in range(2):
         found = torch.load(folder / f"fsdp-train-{way}-{rank}.pt")
         close(found, wanted, share=5e-6 if way == "soft-mask" else 1e-6)  # one process is 6e-6 from float64 there

@@ -6,21 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwise.models.checkpoints.locations import refuse_unknown_device
+from maskwise.models.checkpoints.locations import refuse_unknown_device, refuse_unknown_map
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_checkpoint_folder, refuse_unwritable_folder, to_json
 from maskwise.support.terminal import open_console, safe_json, safe_text
 
 ModelName = Annotated[str, typer.Argument(help="A checkpoint folder, embedded or published name.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
-Weights = Annotated[
-    str | None, typer.Option(help="Quantise the linear layers: fp8 (H100, L40S and later) or int4 (for small GPUs).")
-]
+Weights = Annotated[str | None, typer.Option(help="fp8: quantise the linear layers (H100, L40S and later).")]
 
 
 def known_device(given: str | None) -> str | None:
     if given is not None:
         refuse_unknown_device(given)
+    return given
+
+
+def known_map(given: str | None) -> str | None:
+    refuse_unknown_map(given)
     return given
 
 
@@ -42,29 +45,7 @@ Adapter = Annotated[str | None, typer.Option(help="Folder or name of a PEFT adap
 AnyBase = Annotated[
     bool, typer.Option("--any-base", help="Allow an adapter on a base other than the one it was trained on.")
 ]
-DeviceMap = Annotated[
-    str | None, typer.Option(help="auto: spread the layers over all GPUs, then main memory, then disk.")
-]
-MaxMemory = Annotated[
-    str | None, typer.Option(help="With --device-map: limit of weights per device, e.g. 0=10GiB,cpu=30GiB.")
-]
-
-
-def device_limits(device_map: str | None, max_memory: str | None) -> dict[int | str, int | str] | None:
-    """{GPU number or cpu: size} of --max-memory."""
-    if device_map not in (None, "auto"):
-        raise UserError(f"unknown device map {device_map!r}: use auto, or --device cuda for one GPU")
-    if max_memory is None:
-        return None
-    if device_map is None:
-        raise UserError("--max-memory is for --device-map auto: give both")
-    pairs = [part.strip().partition("=") for part in max_memory.split(",")]
-    odd = next((place for place, _, size in pairs if not size or not (place == "cpu" or place.isdecimal())), None)
-    if odd is not None:
-        raise UserError(f"--max-memory {max_memory}: write it as 0=10GiB,cpu=30GiB")
-    return {place if place == "cpu" else int(place): size for place, _, size in pairs}
-
-
+DeviceMap = Annotated[str | None, typer.Option(help="auto: spread the layers over all GPUs.", callback=known_map)]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the layers: faster on a GPU in long jobs.")]
 CheckWeights = Annotated[
     bool, typer.Option("--check-weights/--no-check-weights", help="Check the weights for NaN and infinity.")

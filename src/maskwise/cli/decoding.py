@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from maskwise.cli import common
-from maskwise.cli.common import LARGEST_SEED, device_limits, echo, print_json
+from maskwise.cli.common import LARGEST_SEED, echo, print_json
 from maskwise.cli.early import check_choice, check_models, embedded
 from maskwise.decoding.known_names import KNOWN_NAMES, chosen_options, is_known
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
@@ -46,7 +46,6 @@ def generate(
     adapter: common.Adapter = None,
     any_base: common.AnyBase = False,
     device_map: common.DeviceMap = None,
-    max_memory: common.MaxMemory = None,
     check_weights: common.CheckWeights = True,
     compile: common.Compile = False,
     json: common.Json = False,
@@ -55,7 +54,7 @@ def generate(
     if " " in model and not os.path.exists(model):
         raise UserError(f'{model!r} reads like a prompt: name the model first, like maskwise generate tiny-llada "..."')
     refuse_swapped(model, prompt)
-    chosen, limits = decoding_options(options), device_limits(device_map, max_memory)
+    chosen = decoding_options(options)
     check_models([model], adapter, dtype, weights)
     refuse_unwritable(out)
     _note_odd_names(prompt, out)
@@ -75,7 +74,7 @@ def generate(
 
     refuse_by_configuration(model, chosen)
     choices = {"dtype": dtype, "device": device, "adapter": adapter, "check_weights": check_weights, "weights": weights}
-    opened = opened_model(model, any_base=any_base, device_map=device_map, max_memory=limits, **choices)
+    opened = opened_model(model, any_base=any_base, device_map=device_map, **choices)
     if note := note_on_cache(opened, chosen):
         echo(f"maskwise: {note}", err=True)
     if compile:
@@ -140,14 +139,12 @@ def score(
     adapter: common.Adapter = None,
     any_base: common.AnyBase = False,
     device_map: common.DeviceMap = None,
-    max_memory: common.MaxMemory = None,
     check_weights: common.CheckWeights = True,
     compile: common.Compile = False,
     json: common.Json = False,
 ) -> None:
     """Compute log-likelihoods of given answers (nats); each line states the estimator and its forward passes."""
     check_models([model], adapter, dtype, weights)
-    limits = device_limits(device_map, max_memory)
     check_choice("method", method, ("auto", "monte-carlo", "exact", "chain"))
     if samples != 128 and method in ("exact", "chain"):
         raise UserError(f"--method {method} draws nothing: leave --samples out")
@@ -159,7 +156,7 @@ def score(
         from maskwise.models.checkpoints.opening import opened_model
 
     choices = {"dtype": dtype, "device": device, "adapter": adapter, "check_weights": check_weights, "weights": weights}
-    opened = opened_model(model, any_base=any_base, device_map=device_map, max_memory=limits, **choices)
+    opened = opened_model(model, any_base=any_base, device_map=device_map, **choices)
     if compile:
         opened.compile_layers()
     with progress_bar(terminal_only=True) as bar:

@@ -16,9 +16,10 @@ from maskwise.models.checkpoints.locations import (
 )
 from maskwise.support.errors import UserError, flag
 from maskwise.support.nearest import did_you_mean
+from maskwise.support.removed import removed
 
 DTYPES = ("auto", *DTYPE_NAMES)
-WEIGHTS = ("fp8", "int4")
+WEIGHTS = ("fp8",)
 
 
 def check_models(
@@ -37,6 +38,8 @@ def check_models(
     if dtype not in DTYPES:
         raise UserError(f"unknown dtype {dtype!r}{did_you_mean(dtype, DTYPES)}")
     if weights is not None:
+        if gone := removed("weights", weights):
+            raise UserError(gone)
         check_choice("weights", weights, WEIGHTS)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from maskwise.cli import common
-from maskwise.cli.common import LARGEST_SEED, device_limits, echo, for_results, print_json, whole_numbers
+from maskwise.cli.common import LARGEST_SEED, echo, for_results, print_json, whole_numbers
 from maskwise.cli.early import check_models, named_data, refuse_without_models
 from maskwise.cli.hints import Command
 from maskwise.support.errors import UserError
@@ -91,10 +91,6 @@ def diagnose(
     adapter: common.Adapter = None,
     any_base: common.AnyBase = False,
     device_map: common.DeviceMap = None,
-    max_memory: common.MaxMemory = None,
-    tensor_parallel: Annotated[
-        int, typer.Option(min=1, help="Under torchrun: processes per copy of the model; copies share the questions.")
-    ] = 1,
     power: Annotated[
         bool, typer.Option("--power", help="Print the smallest detectable difference; no model is opened.")
     ] = False,
@@ -115,7 +111,6 @@ def diagnose(
         raise UserError(f"{twice[0]} is named twice: name each model once")
     if len(names) > 1 and (out, adapter) != (None, None):
         raise UserError("--out and --adapter are for one model: leave them out, and name adapters as MODEL+FOLDER")
-    limits = device_limits(device_map, max_memory)
     named = [name for name, chosen in (("quick", quick), ("full", full), ("paper", paper)) if chosen]
     if len(named) > 1:
         raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one")
@@ -138,7 +133,7 @@ def diagnose(
         for name in names:
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
-    given |= {"preset": preset, "relevant": numbers, "max_memory": limits, "command": command_line()}
+    given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     runs = [run_probes(name, **given) for name in names]
     from maskwise.runs.runner import join_crew
 

@@ -185,7 +185,6 @@ class TrainingSettings(Typed, frozen=True, kw_only=True):
     base_files: Annotated[
         str | UnsetType, Meta(description="digest of its weight files, by which the adapter knows its base")
     ] = UNSET
-    teacher: Annotated[str | UnsetType, Meta(description="fingerprint of the teacher's")] = UNSET
     counts: Annotated[dict[str, Any], Meta(description="examples used, held out and dropped; trained parameters")]
     versions: Annotated[dict[str, str], Meta(description="of maskwise, Python, torch and transformers")]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from maskwise.cli import common
-from maskwise.cli.common import echo, known_device, print_json, whole_numbers, writable
+from maskwise.cli.common import echo, known_device, print_json, writable
 from maskwise.cli.early import check_data, check_models
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -40,8 +40,7 @@ def train(
     json: common.Json = False,
 ) -> None:
     """Train a masked diffusion model on documents. Run it again to resume."""
-    settings = train_settings(options | {"widen": whole_numbers(options["widen"])})
-    given = (settings, dtype, device, tensorboard, check_weights, report_to)
+    given = (train_settings(options), dtype, device, tensorboard, check_weights, report_to)
     _train("maskwise.training.train:train", model, data, out, given, json)
 
 

@@ -1,6 +1,6 @@
 """`score`: how likely given answers are. The estimators are in likelihood.py."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ def score(
     weights: str | None = None,
     any_base: bool = False,
     device_map: str | None = None,
-    max_memory: Mapping[int | str, int | str] | None = None,
     on_pass: Callable[[int, int], None] | None = None,
 ) -> list[Likelihood]:
     """The log-likelihood (nats) of each answer after its prompt, with the estimator and the passes it took.
@@ -44,7 +43,7 @@ def score(
         method: monte-carlo, exact or chain (another quantity); auto is exact where that takes no more than `samples`
             passes, else monte-carlo, and the chain rule for an autoregressive model.
         samples: draws of the Monte Carlo estimate. masks: masks after the answer. seed: draws the masked sets.
-        dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory: as in `mw.open`; of a model
+        dtype, device, adapter, check_weights, weights, any_base, device_map: as in `mw.open`; of a model
             given by name.
         on_pass: called with (answers done, answers in all) after each forward pass.
 
@@ -60,7 +59,7 @@ def score(
     if on_pass is not None and not callable(on_pass):
         raise UserError("on_pass must be a function, which is called with two numbers after each forward pass")
     requests = read_requests(data)
-    choices: Any = {"weights": weights, "any_base": any_base, "device_map": device_map, "max_memory": max_memory}
+    choices: Any = {"weights": weights, "any_base": any_base, "device_map": device_map}
     choices |= {"dtype": dtype, "device": device, "adapter": adapter, "check_weights": check_weights}
     return score_requests(opened_model(model, **choices), requests, method, samples, masks, seed, on_pass)
 

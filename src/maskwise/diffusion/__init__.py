@@ -9,11 +9,9 @@ __all__ = ["Cosine", "Geometric", "Linear", "Polynomial", "Schedule", "step_weig
 __all__ += ["Draw", "Noised", "Noising", "absorb", "block_diffusion", "blockwise", "draw_noise", "nelbo"]
 __all__ += ["Call", "MicroBatch", "Objective", "SoftMask", "cross_entropy", "nelbo_call", "soft_masks"]
 __all__ += ["Views", "anchored_call", "mask_agnostic", "mask_agnostic_call", "pad_visibly"]
-__all__ += ["Taught", "linear_kl", "taught_rows", "teach"]
-__all__ += ["LinearCeTv", "ViewScores", "compare_views", "linear_ce", "linear_ce_tv"]
+__all__ += ["LinearCeTv", "ViewScores", "compare_views", "linear_ce", "linear_ce_tv", "linear_kl"]
 
 if TYPE_CHECKING:
-    from maskwise.diffusion.distillation import Taught, taught_rows, teach
     from maskwise.diffusion.fused import LinearCeTv, ViewScores, compare_views, linear_ce, linear_ce_tv
     from maskwise.diffusion.fused_kl import linear_kl
     from maskwise.diffusion.noised import Noised
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     )
 else:  # a type checker that saw __getattr__ would take any name for a public one
     _NAMES = {
-        "distillation": "Taught taught_rows teach",
         "fused": "LinearCeTv ViewScores compare_views linear_ce linear_ce_tv",
         "fused_kl": "linear_kl",
         "noised": "Noised",

@@ -1,6 +1,6 @@
-"""The output head and the divergence from a teacher in one pass over the rows, without ever holding [N, V] logits.
+"""The output head and the divergence from an anchor in one pass over the rows, without ever holding [N, V] logits.
 
-As in fused.py the gradient has a closed form: with p = softmax(z) and a teacher's q, d KL(q || p) / dz = p - q.
+As in fused.py the gradient has a closed form: with p = softmax(z) and the anchor's q, d KL(q || p) / dz = p - q.
 """
 
 from typing import Any
@@ -9,29 +9,23 @@ import torch
 from torch import Tensor
 
 from maskwise.diffusion.fused import _check_rows, _factor, _full_precision, _product, _rows_per_chunk
-from maskwise.support.errors import UserError
 
 
 def linear_kl(
     h: Tensor,
     weight: Tensor,
-    teacher_h: Tensor,
-    teacher_weight: Tensor,
+    anchor_h: Tensor,
+    anchor_weight: Tensor,
     weights: Tensor,
     mask_id: int | None = None,
     chunk: int | None = None,
 ) -> Tensor:
-    """sum weights * KL(teacher || model) of N rows; a scalar that carries the gradient to h and weight.
+    """sum weights * KL(anchor || model) of N rows; a scalar that carries the gradient to h and weight.
 
-    h [N, d], weight [V, d]; teacher_h [N, d'], teacher_weight [V', d'] with V' <= V: tokens that the teacher does not
-    have get no probability from it. The column `mask_id` gets none from either.
+    h [N, d], weight [V, d]; anchor_h [N, d'], anchor_weight [V, d']. The column `mask_id` gets no probability.
     """
-    _check_rows(chunk, weights, h, teacher_h)
-    if len(teacher_weight) > len(weight):
-        raise UserError(
-            f"the teacher has {len(teacher_weight)} tokens and the model {len(weight)}: use another teacher"
-        )
-    return _FusedKl.apply(weight, h, teacher_h, teacher_weight, weights, mask_id, chunk, torch.is_grad_enabled())
+    _check_rows(chunk, weights, h, anchor_h)
+    return _FusedKl.apply(weight, h, anchor_h, anchor_weight, weights, mask_id, chunk, torch.is_grad_enabled())
 
 
 class _FusedKl(torch.autograd.Function):
@@ -42,8 +36,8 @@ class _FusedKl(torch.autograd.Function):
         ctx: Any,
         weight: Tensor,
         h: Tensor,
-        teacher_h: Tensor,
-        teacher_weight: Tensor,
+        anchor_h: Tensor,
+        anchor_weight: Tensor,
         weights: Tensor,
         mask_id: int | None,
         chunk: int | None,
@@ -51,7 +45,7 @@ class _FusedKl(torch.autograd.Function):
     ) -> Tensor:
         wants_weight, wants_h = (grad_enabled and wanted for wanted in ctx.needs_input_grad[:2])
         with _full_precision(weight):
-            factor, teacher = _factor(weight, h), _factor(teacher_weight, teacher_h)
+            factor, anchor = _factor(weight, h), _factor(anchor_weight, anchor_h)
             wide = torch.promote_types(factor.dtype, torch.float32)
             h_grad = torch.empty_like(h) if wants_h else None
             weight_grad = torch.zeros(factor.shape, dtype=wide, device=h.device) if wants_weight else None
@@ -61,7 +55,7 @@ class _FusedKl(torch.autograd.Function):
                 rows = slice(start, start + step)
                 hidden = h[rows].to(factor.dtype)
                 divergence, grad = _kl(
-                    _logits(hidden, factor, mask_id), _logits(teacher_h[rows], teacher, mask_id), weights[rows]
+                    _logits(hidden, factor, mask_id), _logits(anchor_h[rows], anchor, mask_id), weights[rows]
                 )
                 total += divergence.double().sum()
                 grad = grad.to(factor.dtype)
@@ -85,17 +79,14 @@ class _FusedKl(torch.autograd.Function):
 def _logits(hidden: Tensor, factor: Tensor, mask_id: int | None) -> Tensor:
     """[n, V] in float32: unlike the difference of two views, p - q is as large as what is left to learn."""
     logits = _product(hidden.to(factor.dtype), factor.t())
-    if mask_id is not None and mask_id < len(factor):
+    if mask_id is not None:
         logits[:, mask_id] = -torch.inf
     return logits
 
 
-def _kl(logits: Tensor, teacher: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Weighted divergences [n], and the gradient [n, V] with respect to `logits`. teacher [n, V'], V' <= V."""
-    log_p, log_q = logits.log_softmax(dim=-1), teacher.log_softmax(dim=-1)
+def _kl(logits: Tensor, anchor: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Weighted divergences [n], and the gradient [n, V] with respect to `logits`; anchor [n, V]."""
+    log_p, log_q = logits.log_softmax(dim=-1), anchor.log_softmax(dim=-1)
     q, weights = log_q.exp(), weights.to(logits.dtype)
-    known = log_p[:, : log_q.shape[1]]
-    divergence = torch.where(q > 0, q * (log_q - known), 0.0).sum(dim=-1)
-    grad = log_p.exp()
-    grad[:, : log_q.shape[1]] -= q
-    return weights * divergence, grad * weights[:, None]
+    divergence = torch.where(q > 0, q * (log_q - log_p), 0.0).sum(dim=-1)
+    return weights * divergence, (log_p.exp() - q) * weights[:, None]

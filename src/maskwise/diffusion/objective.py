@@ -14,7 +14,6 @@ from maskwise.diffusion.noised import Noised
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-    from maskwise.diffusion.distillation import Taught
     from maskwise.diffusion.training_call import Call
     from maskwise.models.model import Model
 
@@ -54,15 +53,13 @@ class MicroBatch:
     count: int  # rows of documents: the loss is a mean over them
     chances: "Tensor"  # [len(examples)] a uniform random number for each document
     settings: ObjectiveSettings
-    attention_block: int | None = None  # tokens of a block of attention (`--widen`)
-    taught: "Taught | None" = None  # rows that learn the teacher's distribution
 
 
 def cross_entropy(batch: MicroBatch) -> "Call":
-    """The weighted cross-entropy at the noised rows; rows with a teacher have the KL divergence instead."""
+    """The weighted cross-entropy at the noised rows."""
     from maskwise.diffusion.training_call import nelbo_call
 
-    return nelbo_call(batch.model, batch.examples, batch.attention_block, batch.taught, batch.count)
+    return nelbo_call(batch.model, batch.examples, batch.count)
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,6 @@ class Objective:
     loss: "Callable[[MicroBatch], Call]" = cross_entropy
     paper: str = ""  # authors, title, arXiv number; empty where no paper introduces it
     takes: tuple[str, ...] = ()  # of the settings schedule, block and soft_share, the ones it reads
-    refuses: tuple[str, ...] = ()  # settings of every objective that do not go with this one, such as teacher
     parameters: Mapping[str, float] = field(default_factory=dict)  # numbers of its own, with their defaults
     block_models: bool = False  # whether block diffusion models can be trained with it
 

@@ -5,15 +5,13 @@ in nats, a mean over the examples of the call.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from maskwise.diffusion.distillation import Taught
 from maskwise.diffusion.fused import linear_ce
-from maskwise.diffusion.fused_kl import linear_kl
 from maskwise.diffusion.noised import Noised
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
@@ -28,31 +26,17 @@ class Call:
     loss: Callable[[Tensor, Tensor], Any]
 
 
-def nelbo_call(
-    model: Model,
-    examples: Sequence[Noised],
-    block: int | None = None,
-    taught: Taught | None = None,
-    count: int | None = None,
-) -> Call:
+def nelbo_call(model: Model, examples: Sequence[Noised], count: int | None = None) -> Call:
     """The mean over examples of their weighted cross-entropies; for `nelbo`, `blockwise` and `block_diffusion` alike.
 
     count: the divisor of their sum; their number if not given.
-    block: attention reaches no later block than a token's own, blocks having this many tokens (`Batch.block`).
-    taught: rows that learn a teacher's distribution instead of the clean token (`teach`).
     """
-    batch = replace(Batch.pack([example.ids for example in examples], model.device), block=block)
+    batch = Batch.pack([example.ids for example in examples], model.device)
     index = model.locate_all(batch, [example.rows for example in examples])
     targets = torch.cat([example.targets for example in examples]).to(model.device)
     weights = torch.cat([example.weights for example in examples]).to(model.device) / (count or len(examples))
 
     def loss(hidden: Tensor, head_weight: Tensor) -> Tensor:
-        if taught is None:
-            return linear_ce(hidden, head_weight, targets, weights, model.mask_id)
-        own, given = taught.others, taught.rows
-        entropies = linear_ce(hidden[own], head_weight, targets[own], weights[own], model.mask_id)
-        return entropies + linear_kl(
-            hidden[given], head_weight, taught.hidden, taught.head_weight, weights[given], model.mask_id
-        )
+        return linear_ce(hidden, head_weight, targets, weights, model.mask_id)
 
     return Call(batch, index, loss)

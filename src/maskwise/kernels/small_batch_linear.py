@@ -1,4 +1,4 @@
-"""Linear maps of small batches, with weights in 16, 8 and 4 bits.
+"""Linear maps of small batches, with weights in 16 and 8 bits.
 
 A decoding step multiplies the few rows of a block with every weight, so it takes as long as reading the weights does.
 Library kernels are made for many rows and leave most of the card idle. Here the weight is the left side of the product,
@@ -32,8 +32,6 @@ class Tiles(NamedTuple):
 
 
 BLOCK = 1024
-GROUP = 64  # inputs that share a scale, of int4 weights
-BASES = {torch.bfloat16: 0x4300, torch.float16: 0x6400}  # bits of 128 and 1024: their lowest ones count units
 
 
 # The fastest, or within 3 % of it, of those measured on an H200 (132 multiprocessors) for the shapes of LLaDA-8B.
@@ -45,10 +43,6 @@ def half_tiles(outer: int, inner: int) -> Tiles:
 
 def fp8_tiles(outer: int, inner: int) -> Tiles:
     return Tiles(64, 128, _split(outer, 64, inner // 128, programs=264), warps=4, stages=6)
-
-
-def int4_tiles(outer: int, inner: int) -> Tiles:
-    return Tiles(128, GROUP, _split(outer, 128, inner // GROUP, programs=384), warps=8, stages=6)
 
 
 def _split(outer: int, out: int, steps: int, programs: int) -> int:
@@ -184,86 +178,6 @@ def _partial_sums(
     tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
 
 
-def small_batch_linear_int4(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """rows [n, in], weight [in / 64, out, 32] of two numbers a byte, scale [in / 64, out, 2] -> [n, out].
-
-    rows and scale in one type, bf16 or float16. The low half of a byte is number i of the group, the high one i + 32.
-    """
-    return _added(int4_partial_sums(rows, weight, scale), rows.dtype)
-
-
-@torch.library.custom_op("maskwise::small_batch_linear_int4", mutates_args=())
-def int4_partial_sums(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """-> [split, n, out], whose sum is the product."""
-    rows, weight = rows.contiguous(), weight.contiguous()
-    n, inner = rows.shape
-    outer = weight.shape[1]
-    tiles = int4_tiles(outer, inner)
-    parts = _empty_parts(rows, tiles.split, outer, rows.dtype)
-    with torch.cuda.device_of(rows):
-        _int4_partial_sums[(triton.cdiv(outer, tiles.out), tiles.split)](
-            *(rows, weight, scale, parts),
-            *(n, outer, inner, tiles.split),
-            ROWS=max(16, triton.next_power_of_2(n)),
-            OUT=tiles.out,
-            HALF=GROUP // 2,
-            BASE=BASES[rows.dtype],
-            num_warps=tiles.warps,
-            num_stages=_stages(tiles, rows),
-        )
-    return parts
-
-
-@int4_partial_sums.register_fake
-def _(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    outer = weight.shape[1]
-    return _empty_parts(rows, int4_tiles(outer, rows.shape[1]).split, outer, rows.dtype)
-
-
-@triton.jit(do_not_specialize=["n", "split"])
-def _int4_partial_sums(
-    rows,
-    weight,
-    scale,
-    parts,
-    n,
-    outer,
-    inner,
-    split,
-    ROWS: tl.constexpr,
-    OUT: tl.constexpr,
-    HALF: tl.constexpr,
-    BASE: tl.constexpr,
-):
-    """As `_partial_sums`, a group of 2 * HALF inputs at a time."""
-    part = tl.program_id(1)
-    column = tl.program_id(0) * OUT + tl.arange(0, OUT)
-    row, lane = tl.arange(0, ROWS), tl.arange(0, HALF)
-    of_weight = tl.minimum(column, outer - 1).to(tl.int64)
-    inputs = rows + tl.minimum(row, n - 1)[None, :] * inner + lane[:, None]
-    total = tl.zeros((OUT, ROWS), tl.float32)
-    groups = inner // (2 * HALF)
-    for group in range(part * groups // split, (part + 1) * groups // split):
-        here = group * outer + of_weight
-        pairs = tl.load(weight + here[:, None] * HALF + lane[None, :], eviction_policy="evict_first")
-        low = tl.load(inputs + group * 2 * HALF, eviction_policy="evict_last")
-        high = tl.load(inputs + group * 2 * HALF + HALF, eviction_policy="evict_last")
-        size, offset = tl.load(scale + 2 * here), tl.load(scale + 2 * here + 1)
-        total = tl.dot(_dequantised(pairs & 15, size, offset, BASE), low, total)
-        total = tl.dot(_dequantised(pairs >> 4, size, offset, BASE), high, total)
-    place = (part * n + row)[None, :] * outer + column[:, None]
-    tl.store(parts + place, total.to(parts.dtype.element_ty), mask=(row < n)[None, :] & (column < outer)[:, None])
-
-
-@triton.jit
-def _dequantised(q, size, offset, BASE: tl.constexpr):
-    """(q - 8) size + offset for numbers q of 0..15, as floats: the last bits of a power of two."""
-    kind: tl.constexpr = size.dtype
-    base = tl.full((1, 1), BASE, tl.int16)
-    centred = (q.to(tl.int16) | base).to(kind, bitcast=True) - (base + 8).to(kind, bitcast=True)
-    return tl.fma(centred, tl.broadcast_to(size[:, None], q.shape), tl.broadcast_to(offset[:, None], q.shape))
-
-
 def _empty_parts(rows: Tensor, split: int, outer: int, dtype: torch.dtype) -> Tensor:
     """[split, n, outer] in float32, or in `dtype` where one part is the whole sum."""
     return rows.new_empty(split, len(rows), outer, dtype=torch.float32 if split > 1 else dtype)
@@ -292,7 +206,7 @@ def _add(parts, out, numbers, SPLIT: tl.constexpr, SIZE: tl.constexpr):
     tl.store(out + place, total.to(out.dtype.element_ty), mask=inside)
 
 
-# The trial of the 16-bit product; models/families/quantise.py tries the others, for each shape of weight
+# The trial of the 16-bit product; models/families/quantise.py tries that of fp8, for each shape of weight
 
 
 def agrees(device: torch.device, dtype: torch.dtype) -> bool:

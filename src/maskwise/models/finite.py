@@ -4,6 +4,7 @@ Logits are checked by the largest of each row, which costs no further pass: torc
 maximum of a row.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ from torch import Tensor, nn
 
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
-from maskwise.models.tensor_parallel import is_sharded
 from maskwise.support.errors import UserError
 
 
@@ -34,18 +34,20 @@ def nonfinite_weights(model: nn.Module) -> list[str]:
 
 def stored_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The parameters, then what else a checkpoint holds: a map that gptq, awq or bitsandbytes quantised has its numbers
-    or its scales in buffers, or in a state of its own. Weights that accelerate offloaded are loaded one by one.
+    or its scales in buffers, or in a state of its own.
     """
-    from transformers.integrations.accelerate import load_offloaded_parameter
-
-    offloaded = any(hasattr(module, "_hf_hook") for module in model.modules())
     for name, weight in model.named_parameters():
-        loaded = load_offloaded_parameter(model, name) if weight.is_meta and offloaded else weight  # type: ignore[arg-type]
-        yield name, loaded.detach()
+        yield name, weight.detach()
     known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     for name, value in model.state_dict().items():
         if name not in known and isinstance(value, Tensor):
             yield name, value
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """True for a DTensor. Does not import torch.distributed.tensor, which takes .7 s: without it there is none."""
+    defined = sys.modules.get("torch.distributed.tensor")
+    return defined is not None and isinstance(tensor, defined.DTensor)
 
 
 def stored_tensors(weight: Tensor) -> list[Tensor]:

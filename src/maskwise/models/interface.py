@@ -21,7 +21,6 @@ from maskwise.models.families import MASKED_DIFFUSION, WRAPPED, Family
 from maskwise.models.families.layers import MayWait
 from maskwise.models.forward import float_product
 from maskwise.models.peft_access import embed_ids, execution_devices, stored_weight, without_adapter
-from maskwise.models.tensor_parallel import all_heads, local_heads
 from maskwise.support.errors import UserError
 
 Body = Callable[[PreTrainedModel, Batch, Layout], Tensor]
@@ -73,7 +72,7 @@ class ModelInterface(nn.Module):
         self.block = block  # size of the blocks after which tokens see nothing; None: as `causal` says
         self._body = body
         self._own_head = head
-        self.weights: str | None = None  # fp8 or int4, where the layers' maps were quantised (quantise.py)
+        self.weights: str | None = None  # fp8, where the layers' maps were quantised (quantise.py)
         self.recordings: Any = None  # kept here by decoding: CUDA graphs of its passes, and their caches
         self.lock = ModelLock()  # held during a forward pass, and during a whole decoding
 
@@ -102,18 +101,8 @@ class ModelInterface(nn.Module):
 
     @property
     def spread(self) -> bool:
-        """True if layers are on several devices, in main memory or on disk (placement.py), or split over processes
-        (tensor_parallel.py): such models are not captured, compiled or packed."""
-        return self.shards > 1 or len(self._places) > 1
-
-    @property
-    def shards(self) -> int:
-        """The number of processes that share its layers."""
-        return getattr(self.core, "shards", 1)
-
-    @property
-    def _places(self) -> set[Any]:
-        return set(getattr(self.core, "hf_device_map", {}).values())
+        """True if layers are on several devices: such models are not captured, compiled or packed."""
+        return len(set(getattr(self.core, "hf_device_map", {}).values())) > 1
 
     @property
     def core(self) -> PreTrainedModel:
@@ -195,12 +184,11 @@ class ModelInterface(nn.Module):
             raise UserError(f"{self.name or self.kind} takes no canvas cache: use cache='none'")
         config, total = self.core.config, sum(lengths)
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        heads = local_heads(self.core, config.num_key_value_heads)
-        shape = (2, config.num_hidden_layers, total, heads, head_dim)
+        shape = (2, config.num_hidden_layers, total, config.num_key_value_heads, head_dim)
         keys, values = torch.zeros(shape, dtype=self.dtype, device=self.device)
         offsets = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
         layers = list(zip(keys, values, strict=True))
-        if len(self._places) > 1:  # each store on the device of its layer, which writes into it
+        if self.spread:  # each store on the device of its layer, which writes into it
             places = execution_devices(self.core)
             layers = [(k.to(place), v.to(place)) for (k, v), place in zip(layers, places, strict=True)]
         return KeyValues(offsets.to(self.device), max(lengths), total, layers)
@@ -345,10 +333,10 @@ class ModelInterface(nn.Module):
         return self._watched(index, hidden)
 
     def _watched(self, index: Tensor, run: Callable[[Watch], Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """What `run` gives, and the attention of the rows index in each layer, with the heads of all processes."""
+        """What `run` gives, and the attention of the rows index in each layer."""
         if not self.attention_readable:
             raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
         watch = Watch(index)
         with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             found = run(watch)
-        return found, all_heads(self.core, [weights.to(self.device) for weights in watch.seen])
+        return found, [weights.to(self.device) for weights in watch.seen]

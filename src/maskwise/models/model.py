@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from maskwise.models.batch import Batch, passes
 from maskwise.models.checkpoints.saving import push, save
-from maskwise.models.families.quantise import parameter_count
+from maskwise.models.families.quantise import Float8Linear
 from maskwise.models.generation import GenerateArguments, Generations, PromptInput
 from maskwise.models.interface import ModelInterface
 from maskwise.models.peft_access import linear_targets, stored_weight
@@ -176,11 +176,12 @@ class Model(ModelInterface):
     def parameter_count(self) -> int:
         """The number of parameters; of a quantised model that of the original."""
         net: nn.Module = self.core
-        if (self.stored_quantised or self.shards > 1) and self.family.net_class is not None:
+        if self.stored_quantised and self.family.net_class is not None:
             net = imported("maskwise.models.checkpoints.networks:network_without_weights")(
                 self.core.config, self.family
             )
-        return parameter_count(net)
+        scales = sum(one.out_features for one in net.modules() if isinstance(one, Float8Linear))
+        return sum(weight.numel() for weight in net.parameters()) - scales
 
     @property
     def lora_targets(self) -> str:

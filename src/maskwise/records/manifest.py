@@ -30,7 +30,7 @@ class ModelDescription(Typed, frozen=True, kw_only=True, omit_defaults=True):
     causal: Annotated[bool | None, Meta(description="is attention causal? null if not known")]
     block: Annotated[AtLeast1 | None, Meta(description="block diffusion: tokens per block")] = None
     dtype: Annotated[str, Meta(description="of the weights")]
-    weights: Annotated[str | None, Meta(description="fp8 or int4 if the layers were quantised at opening")] = None
+    weights: Annotated[str | None, Meta(description="fp8 if the layers were quantised at opening")] = None
     fingerprint: Annotated[str | None, Meta(description="of the weights and the tokenizer")] = None
     served: Annotated[ServedSettings | None, Meta(description="of a model behind an endpoint: its decoding")] = None
 

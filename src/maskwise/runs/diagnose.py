@@ -230,11 +230,10 @@ def run_units(
             if crew.is_first:
                 gather(folder, manifest)
             crew.wait()
-            if crew.rank == 0 and not (folder / SAMPLE).exists():  # all processes that share the model take part
-                sample = take_sample(model, units, read_run(folder, record_fields(probes)).records, probes)
-                if crew.is_first:
-                    write_sample(folder, sample)
             if crew.is_first:
+                if not (folder / SAMPLE).exists():
+                    records = read_run(folder, record_fields(probes)).records
+                    write_sample(folder, take_sample(model, units, records, probes))
                 write_manifest(folder, structs.replace(manifest, complete=True))
         except KeyboardInterrupt:
             kept = f"the records so far are kept in {folder}, the same command goes on from there"
@@ -261,7 +260,7 @@ def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, don
             bar.advance(task, len(crew.share(unit.points)) * unit.conditions - len(items))
             check_fit(model, items)
             share = max(1, budget // unit.cost)
-            record_items(model, items, folder, crew.rank, share, advance, unit.answer, crew.member == 0)
+            record_items(model, items, folder, crew.rank, share, advance, unit.answer)
 
 
 def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tuple[Unit, list[Item]]]:

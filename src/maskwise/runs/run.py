@@ -247,8 +247,6 @@ def diagnose(
     weights: str | None = None,
     any_base: bool = False,
     device_map: str | None = None,
-    max_memory: Mapping[int | str, int | str] | None = None,
-    tensor_parallel: int = 1,
     command: str | None = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
@@ -269,8 +267,8 @@ def diagnose(
             generation-length, likelihood-masks, confidence, self-correction and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, so that runs are equal to the byte.
-        dtype, device, adapter, check_weights, weights, any_base, device_map, max_memory, tensor_parallel: as in
-            `mw.open`; of a model given by name.
+        dtype, device, adapter, check_weights, weights, any_base, device_map: as in `mw.open`; of a model
+            given by name.
         command: a command line that asks the same, for the manifest.
 
     Returns:
@@ -293,8 +291,8 @@ def diagnose(
 
     refuse_inapplicable(model, inputs.settings)
     place = own_device(device) if device_map is None else device
-    choices: Any = {"device_map": device_map, "max_memory": max_memory, "tensor_parallel": tensor_parallel}
-    choices |= {"adapter": adapter, "check_weights": check_weights, "weights": weights, "any_base": any_base}
+    choices: Any = {"device_map": device_map, "adapter": adapter, "check_weights": check_weights}
+    choices |= {"weights": weights, "any_base": any_base}
     opened = opened_model(model, dtype=dtype, device=place, **choices)
     opened.compile_for_long_work()
     home, words_asked = None if out is None else Path(out), inputs.source.words

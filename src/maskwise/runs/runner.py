@@ -18,7 +18,6 @@ import torch.distributed as dist
 
 from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.model import Model
-from maskwise.models.tensor_parallel import WAITING, joined_replica
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
 from maskwise.probes.blocks import visible_masks
 from maskwise.probes.probe import Answerer, Item
@@ -29,6 +28,7 @@ from maskwise.tasks.prompts import Prompt
 
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 32768
 MEETING = timedelta(minutes=10)  # for a process that was lost before all had met
+WAITING = timedelta(days=7)  # the slowest process may finish hours later
 PIECE = "\ufffd"  # the text of a token that holds a part of a character
 
 
@@ -39,11 +39,10 @@ class Crew:
     rank: int = 0
     size: int = 1
     group: Any = None  # torch's, whose barriers wait for days
-    member: int = 0  # of the processes that share a model, which all answer the same questions
 
     @property
     def is_first(self) -> bool:
-        return self.rank == self.member == 0
+        return self.rank == 0
 
     def share(self, points: Sequence[int]) -> Sequence[int]:
         return points[self.rank :: self.size]
@@ -63,9 +62,6 @@ def own_device(device: str | None) -> str | None:
 @cache
 def join_crew() -> Crew:
     """The processes torchrun started, or this one alone. Only barriers are exchanged, so gloo serves GPUs too."""
-    replica = joined_replica()
-    if replica is not None:
-        return Crew(replica.number, replica.count, replica.everyone, replica.member)
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return Crew()
@@ -75,12 +71,9 @@ def join_crew() -> Crew:
 
 
 def batches(
-    prompts: Sequence[Prompt], budget: int, answer: Callable[[Sequence[Prompt]], list[Answer]], halves: bool = True
+    prompts: Sequence[Prompt], budget: int, answer: Callable[[Sequence[Prompt]], list[Answer]]
 ) -> Iterator[tuple[int, list[Answer]]]:
-    """(first prompt, answers) of consecutive batches of at most `budget` tokens, which halves when memory runs out.
-
-    halves: not where several processes share a model, because the others would not know.
-    """
+    """(first prompt, answers) of consecutive batches of at most `budget` tokens, which halves when memory runs out."""
     first = 0
     while first < len(prompts):
         last, tokens = first + 1, len(prompts[first].ids)
@@ -90,10 +83,9 @@ def batches(
         try:
             answers = answer(prompts[first:last])
         except torch.OutOfMemoryError:
-            if last - first == 1 or not halves:
-                many = "one prompt" if last - first == 1 else f"{last - first} prompts"
+            if last - first == 1:
                 raise UserError(
-                    f"out of memory on {many} of {tokens} tokens; use a smaller model, dtype or --batch-tokens"
+                    f"out of memory on one prompt of {tokens} tokens; use a smaller model, dtype or --batch-tokens"
                 ) from None
             budget = tokens // 2
             torch.cuda.empty_cache()
@@ -110,18 +102,14 @@ def record_items(
     budget: int,
     advance: Callable[[int], None],
     answer: Answerer | None = None,
-    writes: bool = True,
 ) -> None:
-    """Asks the items, longest first, and appends their records batch by batch; equal prompts are asked once.
-
-    writes: False in all but one of the processes that share a model.
-    """
+    """Asks the items, longest first, and appends their records batch by batch; equal prompts are asked once."""
     answering = answer or ask
     same: dict[Prompt, list[Item]] = {}
     for item in items:
         same.setdefault(item.prompt, []).append(item)
     prompts = sorted(same, key=lambda prompt: -len(prompt.ids))
-    for first, answers in batches(prompts, budget, lambda some: answering(model, some), model.shards == 1):
+    for first, answers in batches(prompts, budget, lambda some: answering(model, some)):
         for prompt, found in zip(prompts[first:], answers, strict=False):
             if not all(math.isfinite(value) for value in (found.confidence, found.entropy, found.nll)):
                 refuse_nonfinite_rows(model, prompt.ids, f"a prompt of the probe {same[prompt][0].key[0]}")
@@ -130,8 +118,7 @@ def record_items(
             for prompt, found in zip(prompts[first : first + len(answers)], answers, strict=True)
             for item in same[prompt]
         ]
-        if writes:
-            append(folder, rank, [_record(model, item, found) for item, found in asked])
+        append(folder, rank, [_record(model, item, found) for item, found in asked])
         advance(len(asked))
 
 

@@ -33,7 +33,7 @@ REMOVED: dict[str, dict[str, str]] = {
         "nemotron": "our class was never compared with its original code",
         "llada2.2": "its experts have a capacity, which our class does not know",
     },
-    "weights": {"int4": "fp8"},
+    "weights": {"int4": "--weights fp8"},
     "model": {"tiny-llada+ma": "tiny-llada+distracted+ma"},
     "name": {"cures": "maskwise.compare", "sweep": "maskwise.diagnose for each model"},
 }

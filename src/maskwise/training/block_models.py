@@ -28,7 +28,6 @@ def refuse_block_models(model: str | Path | Model, settings: SharedSettings) -> 
     remedies = (
         (not find_objective(settings.objective).block_models, f"use --objective {fitting}"),
         (settings.block not in (None, block), f"leave --block out, or say {block}"),
-        (bool(settings.widen), "leave --widen out"),
     )
     if needed := [remedy for wrong, remedy in remedies if wrong]:
         raise UserError(

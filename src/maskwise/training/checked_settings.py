@@ -19,7 +19,7 @@ ROWS = ("documents", "full")
 OF_ADAPTERS = ("lora_rank", "lora_alpha", "lora_dropout", "targets")  # refused for --full
 OF_OBJECTIVES = ("schedule", "block", "soft_share")  # refused where the objective does not take them
 
-SettingValue = bool | int | float | str | tuple[int, ...] | Objective | None  # the value of one, by its name
+SettingValue = bool | int | float | str | Objective | None  # the value of one, by its name
 
 
 def settings_from(preset: str, changes: Mapping[str, SettingValue]) -> TuneSettings:
@@ -43,7 +43,6 @@ def train_settings(changes: Mapping[str, SettingValue]) -> TrainSettings:
         takers = [known.name for known in OBJECTIVES if name in known.takes]
         problem = f"{flag(name)} is of the objective {' and '.join(takers)}: leave it out for {objective}"
         rules.append((name in objective.takes or name not in given, problem))
-    rules.append((bool(settings.widen) or "widen_share" not in given, "--widen-share needs --widen: give both"))
     _check_rules(rules)
     return settings
 
@@ -108,17 +107,7 @@ def check_training(settings: TrainSettings) -> TrainSettings:
         (value in known, f"unknown {name} {value!r}{did_you_mean(value, known)}")
         for name, value, known in (("schedule", settings.schedule, SCHEDULES), ("rows", settings.rows, ROWS))
     ]
-    widen = list(settings.widen)
-    rising = all(isinstance(one, int) and one >= 1 for one in widen) and widen == sorted(set(widen))
-    rules += [
-        (0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be 0 to 1"),
-        (0 < settings.widen_share <= 1, f"widen_share is {settings.widen_share}: it must be over 0 and at most 1"),
-        (rising, "--widen takes rising numbers of at least 1 token separated by commas, such as 1,4,16,64"),
-    ]
-    rules += [
-        (not getattr(settings, name), f"{objective} takes no {name}: use another objective")
-        for name in objective.refuses
-    ]
+    rules.append((0 <= settings.soft_share <= 1, f"soft_share is {settings.soft_share}: it must be 0 to 1"))
     for name, value in settings.parameters.items():
         unknown = f"the objective {objective} has no parameter {name!r}{did_you_mean(name, objective.parameters)}"
         number = isinstance(value, Real) and isfinite(value)

@@ -50,11 +50,7 @@ def _settings(settings: SharedSettings) -> str:
     """Every setting that is not the default of its command."""
     plain = TrainSettings() if isinstance(settings, TrainSettings) else PRESETS["paper-base"]
     shown = {"steps", "batch", "accumulation", "learning_rate", "lora_rank", "lora_alpha", "seed"}
-    changed = {
-        name: public_name(value) if name == "teacher" and value else value
-        for name, value in vars(settings).items()
-        if name in shown or value != getattr(plain, name)
-    }
+    changed = {name: value for name, value in vars(settings).items() if name in shown or value != getattr(plain, name)}
     lines = [f"| {name.replace('_', ' ')} | {value} |" for name, value in changed.items()]
     others = "The other settings are the defaults of maskwise; settings.json in this folder has them all."
     return "\n".join(["| setting | value |", "|---|---|", *lines, "", others])

@@ -52,14 +52,13 @@ def refuse_other_run(out: Path, description: dict[str, Any], defaults: dict[str,
             )
 
 
-def refuse_other_base(out: Path, base: str, part: str = "base") -> None:
-    """Refuses to resume a run with other weights, configuration or tokenizer than it began with, or another teacher."""
+def refuse_other_base(out: Path, base: str) -> None:
+    """Refuses to resume a run with other weights, configuration or tokenizer than it began with."""
     stored = out / "settings.json"
     before = read_json(stored, "choose another --out") if stored.exists() else {}
-    if isinstance(before, dict) and before.get(part, base) != base:
-        what = "on another model" if part == "base" else "with another teacher"
+    if isinstance(before, dict) and before.get("base", base) != base:
         raise UserError(
-            f"{out} holds a run {what} of this name (fingerprint {before[part]} there and {base} here: "
+            f"{out} holds a run on another model of this name (fingerprint {before['base']} there and {base} here: "
             "other weights, dtype, configuration or tokenizer): choose another --out"
         )
 

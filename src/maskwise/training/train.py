@@ -1,4 +1,4 @@
-"""`maskwise train`: documents -> rows -> noise of the objective -> one ragged batch -> fused CE (and KL) -> weights."""
+"""`maskwise train`: documents -> rows -> noise of the objective -> one ragged batch -> fused CE -> weights."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +10,8 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainingArguments
 
-from maskwise.diffusion import MicroBatch, Noised, Objective, Views, nelbo_call, teach
+from maskwise.diffusion import MicroBatch, Noised, Objective, Views, nelbo_call
 from maskwise.diffusion.objectives import find_objective
-from maskwise.models.checkpoints.fingerprint import fingerprint
-from maskwise.models.checkpoints.opening import open as open_model
-from maskwise.models.families import MASKED_DIFFUSION
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 from maskwise.support.files import Records
@@ -79,11 +76,8 @@ def train(
     def prepare(opened: Model, data_file: DataFile) -> PreparedRun:
         assert opened.mask_id is not None
         mask_id, source = opened.mask_id, source_of(model)
-        if chosen.widen and not opened.family.native:
-            raise UserError(f"attention over blocks is for {MASKED_DIFFUSION}: leave --widen out for {opened.name}")
         rows = tokenize_rows(data_file, opened, chosen.context, chosen.rows)
         held_out, training = split(rows.kept, chosen)
-        teacher = None if chosen.teacher is None else open_teacher(chosen.teacher, opened)
         tokens = sum(piece.count for row in held_out for piece in row)
         if opened.block is None:
             prefixes = held_out_prefixes(held_out, chosen, mask_id, opened.window)
@@ -94,12 +88,11 @@ def train(
         def make_trainer() -> DiffusionTrainer:
             arguments = arguments_for(opened, chosen, Path(out), bool(held_out))
             dataset = NoisedRows(training, chosen, mask_id, arguments.world_size, opened.block)
-            return DiffusionTrainer(opened, arguments, chosen, dataset, kept, teacher, source)
+            return DiffusionTrainer(opened, arguments, chosen, dataset, kept, source)
 
         counts = {"tokens": rows.tokens, "rows": len(training), "held_out": len(held_out), "dropped": rows.dropped}
         example = training[0][0].ids.tolist()
-        known = None if teacher is None else fingerprint(teacher)
-        return PreparedRun(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native, teacher=known)
+        return PreparedRun(counts, bool(held_out), make_trainer, example, mask_row=opened.family.native)
 
     target = RunTarget(
         Path(out), dtype, device, tensorboard, check_callbacks(callbacks), check_weights, check_reporters(report_to)
@@ -115,23 +108,6 @@ def completed(settings: TrainSettings, model: str | Path | Model) -> TrainSettin
     if warmup is None:  # the rate of the first step of a warm-up is 0: one step would learn nothing
         warmup = min(WARMUP, settings.steps // 10)
     return replace(settings, block=block, warmup=warmup, parameters={**objective.parameters, **settings.parameters})
-
-
-def open_teacher(name: str, model: Model) -> Model:
-    """An autoregressive model whose tokens are the model's own, but for the mask."""
-    teacher = open_model(name, dtype=model.dtype, device=model.device)
-    if not teacher.causal:
-        raise UserError(f"the teacher {name} is not autoregressive: name the model this one was converted from")
-    ours, theirs = (
-        {token: place for token, place in one.tokenizer.get_vocab().items() if place != model.mask_id}
-        if one.tokenizer is not None
-        else None
-        for one in (model, teacher)
-    )
-    if ours != theirs or teacher.vocab > model.vocab:
-        raise UserError(f"the teacher {name} has another tokenizer than {model.name}: name one with the same tokens")
-    teacher.requires_grad_(False)
-    return teacher
 
 
 @dataclass(frozen=True)
@@ -182,29 +158,15 @@ class DiffusionTrainer(RunTrainer):
         settings: TrainSettings,
         dataset: NoisedRows,
         held_out: HeldOut,
-        teacher: Model | None,
         source: Path | None,
     ) -> None:
         super().__init__(model, arguments, settings, dataset, collate_rows, held_out.noised, source)
-        self.kept, self.teacher = held_out, teacher
+        self.kept = held_out
         self.objective: Objective = find_objective(settings.objective)
 
     def loss_of(self, call_model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
         model, settings, examples = self.tuned, self.settings, inputs["examples"]
-        assert model.mask_id is not None
-        taught = None
-        if self.teacher is not None:
-            taught = teach(self.teacher, inputs["clean"], examples, model.mask_id)
-        batch = MicroBatch(
-            model,
-            call_model,
-            examples,
-            count=len(inputs["rows"]),
-            chances=inputs["chances"],
-            settings=settings,
-            attention_block=settings.attention_block(inputs["micro"] // settings.accumulation),
-            taught=taught,
-        )
+        batch = MicroBatch(model, call_model, examples, len(inputs["rows"]), inputs["chances"], settings)
         call = self.objective.loss(batch)
         loss = call_model(call.batch, call.index, call.loss)
         return loss, loss.new_zeros(0)

@@ -53,7 +53,6 @@ class PreparedRun:
     make_trainer: Callable[[], RunTrainer]  # called once the model is trainable
     example: Sequence[int]  # token ids of one, to find where values are no longer finite
     mask_row: bool = False  # whether an adapter also trains the mask's embedding
-    teacher: str | None = None  # its fingerprint
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,6 @@ def _run(
         model.compile_for_long_work()
     trained = sum(parameter.numel() for parameter in model.net.parameters() if parameter.requires_grad)
     counts = prepared.counts | {"trained_parameters": trained}
-    teacher = {} if prepared.teacher is None else {"teacher": prepared.teacher}
     with ExitStack() as held:
         if processes.is_main_process:
             files = digest_of(str(identity["model"]))
@@ -131,7 +129,6 @@ def _run(
                 **({} if files is None else {FIELD: files}),
                 "counts": counts,
                 "versions": _versions(),
-                **teacher,
             }
             held.enter_context(_run_folder(out, description))
         processes.wait_for_everyone()
@@ -147,8 +144,8 @@ def _opened(model: str | Path | Model, settings: SharedSettings, target: RunTarg
             raise UserError(f"all weights are trained in float32, not in {model.dtype}: mw.open(..., dtype='float32')")
         if model.spread:
             raise UserError(
-                "a model spread over several devices is not trained: open it without device_map and tensor_parallel, "
-                "and use several GPUs with accelerate launch --use_fsdp"
+                "a model spread over several devices is not trained: open it without device_map, and "
+                "use several GPUs with accelerate launch --use_fsdp"
             )
         return model.to(device)
     # A step of the usual size is less than half a unit in the last place of most half-precision weights.
@@ -176,8 +173,6 @@ def _run_folder(out: Path, description: dict[str, Any]) -> Iterator[None]:
         refuse_links(out)
         refuse_links(out / "checkpoints")
         refuse_other_base(out, description["base"])
-        if "teacher" in description:
-            refuse_other_base(out, description["teacher"], "teacher")
         with saving(out / "settings.json", "nothing was begun"):
             drop_incomplete(out / "checkpoints")
             write_json(out / "settings.json", description)

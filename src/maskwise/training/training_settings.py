@@ -119,11 +119,6 @@ class TrainSettings(SharedSettings):
     )
     soft_share: float = _option(0.5, "Share of documents with soft masks (soft-mask), 0 to 1.")
     parameters: Mapping[str, float] = field(default_factory=dict)  # of an objective that has its own
-    teacher: str | None = _option(None, "Autoregressive model with the same tokenizer to distil from.")
-    widen: tuple[int, ...] = _option(
-        (), "Widen attention from causal to bidirectional over blocks of these sizes, for example 1,4,16,64.", type=str
-    )
-    widen_share: float = _option(0.4, "Share of the steps with narrower attention, over 0 and at most 1.")
     # The rows
     context: int = _option(512, "Tokens per row.", at_least=8)
     rows: str = _option("documents", "documents: packed, with separate attention; full: one stream, cut.")
@@ -135,14 +130,6 @@ class TrainSettings(SharedSettings):
         None, f"Steps until the full learning rate; else a tenth of --steps, at most {WARMUP}.", at_least=0
     )
     many: int = _default(SharedSettings, "many", 100)
-
-    def attention_block(self, step: int) -> int | None:
-        """The block size of attention at an optimiser step: each size of `widen` for an equal share of the steps, then
-        None, bidirectional."""
-        until = self.widen_share * self.steps
-        if step >= until or not self.widen:
-            return None
-        return self.widen[int(step / until * len(self.widen))]
 
 
 # Ours, for the embedded models on two CPU cores: minutes, with the pairs that come with the package. The one token that

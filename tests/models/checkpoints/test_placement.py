@@ -1,32 +1,45 @@
-"""A model whose layers lie on disk answers as the whole model does."""
+"""A model whose layers are in two stages answers as the whole model does."""
 
 from dataclasses import replace
 
 import pytest
 import torch
+from accelerate import dispatch_model
 
 import maskwise as mw
-from helpers.checkpoints import save
-from maskwise.cli.common import device_limits
 from maskwise.models.attention.ragged import Layout, Watch
 from maskwise.models.batch import Batch
+from maskwise.models.checkpoints.configuration import read_config, read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
+from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.checkpoints.networks import network_without_weights
 from maskwise.models.checkpoints.opening import open as open_model
+from maskwise.models.checkpoints.placement import plan_device_map
 from maskwise.models.families.layers import Rotary, default_inverse_frequencies
-from maskwise.probes.answers.gradients import attribute
 from maskwise.support.errors import UserError
-from maskwise.tasks.prompts import Prompt
 
 TEXT = "Once upon a"
+MIB = 2**20
 
 
-def on_disk(name, limit="14MiB", **more):
-    return open_model(name, device="cpu", device_map="auto", max_memory={"cpu": limit}, **more)
+def bare(name):
+    folder = locate_checkpoint(name)[0]
+    family = read_family(folder)
+    return network_without_weights(read_config(folder, family), family)
+
+
+def in_stages(name):
+    """The model dispatched as for two GPUs of equal size, both of them the CPU."""
+    model = open_model(name, device="cpu")
+    places = plan_device_map(bare(name.split("+")[0]), torch.float32, {0: 24 * MIB, 1: 24 * MIB})
+    dispatch_model(model.core, dict.fromkeys(places, "cpu"), force_hooks=True)
+    model.core.hf_device_map = places
+    return model
 
 
 @pytest.fixture(scope="module")
 def pair():
-    return open_model("tiny-llada", device="cpu"), on_disk("tiny-llada")
+    return open_model("tiny-llada", device="cpu"), in_stages("tiny-llada")
 
 
 def asked(model):
@@ -34,17 +47,18 @@ def asked(model):
     return torch.cat(model.predict(sequences, [[3], [1, 2]]))
 
 
-def test_some_layers_are_on_disk_and_embeddings_are_not(pair):
+def test_layers_are_in_two_stages_and_embeddings_and_head_in_the_first(pair):
     whole, spread = pair
-    places = list(spread.core.hf_device_map.values())
-    assert {"cpu", "disk"} == set(places) and 0 < places.count("disk") < 6
-    assert spread.spread and not whole.spread
-    assert str(spread.device) == "cpu" and not spread.head_weight.is_meta and not spread.recordable
+    places = spread.core.hf_device_map
+    layers = [place for name, place in places.items() if "blocks" in name]
+    assert layers == sorted(layers) and {*layers} == {0, 1}
+    assert {place for name, place in places.items() if "blocks" not in name} == {0}
+    assert spread.spread and not whole.spread and not spread.recordable
 
 
 def test_logits_likelihoods_and_fingerprint_are_those_of_the_whole_model(pair):
     whole, spread = pair
-    assert torch.equal(asked(whole), asked(spread))
+    assert torch.equal(asked(spread), asked(whole))
     rows = [{"prompt": TEXT, "answer": " time"}]
     assert mw.score(whole, rows) == mw.score(spread, rows)
     assert fingerprint(whole) == fingerprint(spread)
@@ -68,34 +82,17 @@ def test_gradients_and_attention_are_those_of_the_whole_model(pair):
     assert all(map(torch.equal, *found))
 
 
-def test_attribution_after_other_probes_of_a_run(pair):
-    """Offloaded weights that a probe loaded in inference mode cannot take part in gradients."""
-    spread = pair[1]
-    with torch.inference_mode():
-        asked(spread)
-    prompt = Prompt((5, 6, spread.mask_id, 9), 2, 7, 1)
-    found, expected = (attribute(model, [prompt], near=1)[0] for model in (spread, pair[0]))
-    assert found.nll == expected.nll and found.evidence == expected.evidence
-
-
-def test_an_adapter_is_put_on_layers_on_disk():
-    whole, spread = open_model("tiny-llada+distracted", device="cpu"), on_disk("tiny-llada+distracted")
-    assert torch.equal(asked(whole), asked(spread))
-
-
-@pytest.mark.parametrize(("kind", "limit"), [("llada2", "200KiB"), ("ar", "80KiB")])
-def test_experts_and_causal_models_on_disk(tmp_path, kind, limit):
-    """Experts on disk are computed one by one, so their sums differ in rounding."""
-    folder = save(tmp_path / kind, kind)
-    whole, spread = open_model(folder, device="cpu"), on_disk(folder, limit)
+@pytest.mark.parametrize("name", ["tiny-dream", "tiny-qwen", "tiny-llada+distracted"])
+def test_shifted_causal_and_adapted_models_in_two_stages(name):
+    whole, spread = open_model(name, device="cpu"), in_stages(name)
     assert spread.spread
-    for found, expected in zip(*(model.predict([[5, 6, 7, 8]], [[2, 3]]) for model in (spread, whole)), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(*(model.predict([[5, 6, 7, 8]], [[2, 3]])[0] for model in (spread, whole)))
 
 
-def test_a_model_that_fits_is_opened_whole():
-    model = open_model("tiny-llada", device="cpu", device_map="auto")
-    assert not model.spread
+def test_what_does_not_fit_the_gpus_is_refused_with_its_size():
+    for limits in ({0: 10 * MIB, 1: 10 * MIB}, {0: MIB, 1: 64 * MIB}):
+        with pytest.raises(UserError, match="2 GPUs have room for"):
+            plan_device_map(bare("tiny-llada"), torch.float32, limits)
 
 
 def test_layouts_and_rotary_tables_are_moved_to_the_device_of_a_layer():
@@ -110,27 +107,10 @@ def test_layouts_and_rotary_tables_are_moved_to_the_device_of_a_layer():
     assert rotary.to("meta").cosine.is_meta and rotary.to("cpu") is rotary
 
 
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        ({"device_map": "balanced"}, "unknown device map"),
-        ({"max_memory": {"cpu": "1GiB"}}, "max_memory is for"),
-        ({"device_map": "auto", "max_memory": {3: "1GiB"}}, "names 3, but the devices here are cpu"),
-        ({"device_map": "auto", "max_memory": {"cpu": "much"}}, "such as 10GiB"),
-        ({"device_map": "auto", "max_memory": {"cpu": "1KiB"}}, "embeddings and head take"),
-        ({"device_map": "auto", "weights": "fp8"}, "one device"),
-    ],
-)
-def test_refusals(more, problem):
+@pytest.mark.parametrize(("given", "problem"), [("balanced", "unknown device map"), ("auto", "GPUs of one machine")])
+def test_other_device_maps_and_devices_are_refused(given, problem):
     with pytest.raises(UserError, match=problem):
-        open_model("tiny-llada", device="cpu", **more)
-
-
-def test_options_of_the_command_line_are_read_and_refused():
-    assert device_limits("auto", "0=10GiB, cpu=30GiB") == {0: "10GiB", "cpu": "30GiB"}
-    for given in [("auto", "10GiB"), ("auto", "gpu=1GiB"), (None, "0=1GiB"), ("half", None)]:
-        with pytest.raises(UserError):
-            device_limits(*given)
+        open_model("tiny-llada", device="cpu", device_map=given)
 
 
 def test_training_a_spread_model_is_refused(pair, tmp_path):

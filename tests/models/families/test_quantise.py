@@ -1,4 +1,4 @@
-"""Weights in fewer bits: the products against dense arithmetic on the rounded numbers, and models opened with them.
+"""Weights in fp8: the products against dense arithmetic on the rounded numbers, and models opened with them.
 
 Here on a CPU; the kernels of CUDA are held against the same references when a model is opened there (`works`), by
 tests/kernels/test_small_batch_linear.py, and by row n of benchmarks/.
@@ -17,36 +17,24 @@ import maskwise as mw
 from helpers.known import SMALL
 from helpers.tiny import dream_net, edit_config, llada_moe_net, llada_net, tiny_llada
 from maskwise.cli import app
-from maskwise.cli.early import WEIGHTS
 from maskwise.models.batch import Batch
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.opening import as_model
 from maskwise.models.families import quantise as quantise_module
 from maskwise.models.families.packing import packed_products
 from maskwise.models.families.quantise import (
-    NEEDS,
     Float8Linear,
     Float8Weights,
-    Int4Linear,
-    QuantisedLinear,
-    as_quantised,
-    from_groups,
-    paired,
-    parameter_count,
     products_work,
     quantise,
-    rounded_groups,
     rounded_rows,
-    unpaired,
     works,
-    written_from_pairs,
 )
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.support.errors import UserError, UserNotice
 
 CPU = torch.device("cpu")
-KINDS = ["fp8", "int4"]
 
 
 def linear(inner=128, outer=48, bias=False, seed=0):
@@ -81,26 +69,11 @@ def test_rows_are_rounded_to_e4m3_with_their_largest_at_448():
     assert not zero.float().any()
 
 
-def test_groups_are_rounded_to_sixteen_even_steps_between_their_ends():
-    weight = linear().weight
-    numbers, scale = rounded_groups(weight)
-    assert numbers.min() == 0 and numbers.max() == 15 and scale.shape == (2, 48, 2)
-    back = from_groups(numbers, scale)
-    for n in range(48):
-        for group in range(2):
-            part = weight[n, 64 * group : 64 * (group + 1)]
-            step = (part.max() - part.min()) / 15
-            torch.testing.assert_close(scale[group, n, 0], step)
-            found = back[n, 64 * group : 64 * (group + 1)]
-            assert (found - part).abs().max() <= step * 0.501
-            torch.testing.assert_close(torch.stack(found.aminmax()), torch.stack(part.aminmax()))
-
-
 @pytest.mark.parametrize("bias", [False, True])
 @torch.no_grad()
 def test_fp8_is_the_dense_product_of_the_rounded_numbers(bias):
     one = linear(bias=bias)
-    quantised, x = as_quantised("fp8", one), rows()
+    quantised, x = Float8Linear(one), rows()
     weight, scale = rounded_rows(one.weight)
     given, size = rounded_rows(x)
     expected = (given.double() * size) @ (weight.double() * scale).t() + (one.bias if bias else 0)
@@ -109,40 +82,24 @@ def test_fp8_is_the_dense_product_of_the_rounded_numbers(bias):
     assert 0.001 < error < 0.05  # two roundings to 4 significant bits each
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@torch.no_grad()
-def test_int4_is_the_dense_product_of_the_rounded_numbers(bias):
-    one = linear(bias=bias)
-    quantised, x = as_quantised("int4", one), rows()
-    weight = from_groups(*rounded_groups(one.weight))
-    torch.testing.assert_close(quantised(x), x @ weight.t() + (one.bias if bias else 0), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(quantised.written_out(torch.float32), weight)
-    error = (quantised(x) - one(x)).norm() / one(x).norm()
-    assert 0.01 < error < 0.15
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_flow_as_through_the_rounded_weight(kind):
-    one = as_quantised(kind, linear(bias=True))
+def test_gradients_flow_as_through_the_rounded_weight():
+    one = Float8Linear(linear(bias=True))
     x = rows().requires_grad_()
     up = torch.randn(7, 48, generator=torch.Generator().manual_seed(2))
     (gradient,) = torch.autograd.grad(one(x), x, up)
-    torch.testing.assert_close(gradient, up @ one.written_out(torch.float32))
+    torch.testing.assert_close(gradient, up @ (one.weight.float() * one.scale[:, None]))
     assert not any(weight.requires_grad for weight in one.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_inputs_of_any_rank_in_half_precision(kind):
-    one, x = as_quantised(kind, linear().to(torch.bfloat16)), rows(count=6).to(torch.bfloat16)
+def test_inputs_of_any_rank_in_half_precision():
+    one, x = Float8Linear(linear().to(torch.bfloat16)), rows(count=6).to(torch.bfloat16)
     found = one(x.unflatten(0, (2, 3)))
     assert found.shape == (2, 3, 48) and found.dtype == torch.bfloat16
     torch.testing.assert_close(found.flatten(0, 1), one(x))
 
 
 def test_shapes_that_no_product_takes_are_known():
-    assert works("fp8", torch.empty(48, 128)) and works("int4", torch.empty(48, 128))
-    assert not works("fp8", torch.empty(48, 24)) and not works("fp8", torch.empty(40, 128))
-    assert not works("int4", torch.empty(48, 96))
+    assert works(torch.empty(48, 128)) and not works(torch.empty(48, 24)) and not works(torch.empty(40, 128))
 
 
 @pytest.fixture
@@ -174,45 +131,33 @@ def test_kernels_that_give_other_numbers_are_left_and_those_not_at_fault_are_kep
     assert not quantise_module.KERNELS
 
 
-def test_two_numbers_a_byte_are_the_same_numbers_again():
-    numbers, scale = rounded_groups(linear(192, 24).weight)
-    pairs = paired(numbers)
-    assert pairs.shape == (3, 24, 32) and pairs.dtype == torch.uint8 and pairs.is_contiguous()
-    assert pairs[1, 5, 7] == numbers[5, 64 + 7] + 16 * numbers[5, 64 + 32 + 7]
-    assert torch.equal(unpaired(pairs), numbers)
-    assert torch.equal(written_from_pairs(pairs, scale), from_groups(numbers, scale))
-
-
 # Networks
 
 WIDE = {"d_model": 64, "mlp_hidden_size": 128}
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_a_network_has_its_layers_maps_quantised_and_nothing_else(kind):
+def test_a_network_has_its_layers_maps_quantised_and_nothing_else():
     net = llada_net(**WIDE)
-    before, head = parameter_count(net), net.get_output_embeddings()
-    quantise(net, kind, CPU)
-    maps = [one for one in net.modules() if isinstance(one, QuantisedLinear)]
-    assert len(maps) == 7 * net.config.n_layers and type(maps[0]) is (Float8Linear if kind == "fp8" else Int4Linear)
+    head = net.get_output_embeddings()
+    quantise(net, CPU)
+    assert sum(isinstance(one, Float8Linear) for one in net.modules()) == 7 * net.config.n_layers
     assert net.get_output_embeddings() is head and type(head) is nn.Linear
     assert [one for one in net.modules() if type(one) is nn.Linear] == [head]
-    assert parameter_count(net) == before
 
 
 @torch.no_grad()
 def test_a_shape_that_cannot_be_taken_keeps_its_weights_and_that_is_said():
     net = llada_net(d_model=64, mlp_hidden_size=72)
     with pytest.warns(UserNotice, match=r"fp8: maps from 64 to 72, 72 to 64 numbers keep their precision"):
-        quantise(net, "fp8", CPU)
+        quantise(net, CPU)
     assert sum(isinstance(one, Float8Linear) for one in net.modules()) == 4 * net.config.n_layers
 
 
 @torch.no_grad()
 def test_query_key_and_value_in_one_product_are_the_same():
     model, batch = as_model(llada_net(**WIDE), None, "wide"), Batch.pack([[5, 9, 63, 3], [7, 63]])
-    quantise(model.core, "fp8", CPU)
+    quantise(model.core, CPU)
     before = model.hidden(batch)
     with packed_products(model.core):
         owner = next(module for module in model.core.modules() if hasattr(module, "packed"))
@@ -227,38 +172,35 @@ def test_query_key_and_value_in_one_product_are_the_same():
 class Dense(nn.Module):
     """What a quantised map stands for, in plain arithmetic."""
 
-    def __init__(self, kind, one):
+    def __init__(self, one):
         super().__init__()
-        self.kind, self.bias, self.out_features = kind, one.bias, one.out_features
+        self.bias, self.out_features = one.bias, one.out_features
         weight, scale = rounded_rows(one.weight)
-        self.weight = weight.float() * scale if kind == "fp8" else from_groups(*rounded_groups(one.weight))
+        self.weight = weight.float() * scale
 
     def forward(self, x):
-        if self.kind == "fp8":
-            given, scale = rounded_rows(x)
-            x = given.float() * scale
-        return x @ self.weight.t() + (0 if self.bias is None else self.bias)
+        given, scale = rounded_rows(x)
+        return (given.float() * scale) @ self.weight.t() + (0 if self.bias is None else self.bias)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("make", [lambda: llada_net(**WIDE), lambda: dream_net(hidden_size=64, intermediate_size=128)])
 @torch.no_grad()
-def test_opened_models_predict_what_the_rounded_numbers_say(kind, make, tmp_path):
+def test_opened_models_predict_what_the_rounded_numbers_say(make, tmp_path):
     make().save_pretrained(tmp_path / "model")
     plain = mw.open(tmp_path / "model", device="cpu")
-    model = mw.open(tmp_path / "model", device="cpu", weights=kind)
-    assert model.weights == kind and model.parameter_count == plain.parameter_count
+    model = mw.open(tmp_path / "model", device="cpu", weights="fp8")
+    assert model.weights == "fp8" and model.parameter_count == plain.parameter_count
     assert fingerprint(model) != fingerprint(plain)
     ids = [[5, 9, 3, 60, 63, 63]]
     before = plain.predict(ids, [[4]])[0]
     for name, one in list(plain.core.named_modules()):
         if type(one) is nn.Linear and one is not plain.core.get_output_embeddings():
             parent, _, last = name.rpartition(".")
-            setattr(plain.core.get_submodule(parent), last, Dense(kind, one))
+            setattr(plain.core.get_submodule(parent), last, Dense(one))
     found, expected = model.predict(ids, [[4]])[0], plain.predict(ids, [[4]])[0]
     assert not torch.allclose(before, expected, rtol=1e-2, atol=1e-2)
     # A number between two of E4M3's may fall to either side: float32 sums differ in their last bits.
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=0.05 if kind == "fp8" else 1e-3)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=0.05)
     with pytest.raises(UserError, match="quantised"):
         model.save_pretrained(tmp_path / "again")
 
@@ -268,7 +210,7 @@ def test_an_adapter_is_merged_before_weights_are_rounded():
     assert adapted.net is adapted.core
     merged = mw.open("tiny-llada+distracted", device="cpu")
     merged.net = merged.net.merge_and_unload()
-    quantise(merged.core, "fp8", CPU)
+    quantise(merged.core, CPU)
     ids = [[5, 9, 3, 60, merged.mask_id]]
     torch.testing.assert_close(adapted.predict(ids, [[4]])[0], merged.predict(ids, [[4]])[0])
 
@@ -280,17 +222,14 @@ def test_what_cannot_be_quantised_is_refused_in_one_line(tmp_path):
     save_file(cut, tmp_path / "moe" / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match="models with experts"):
         mw.open(tmp_path / "moe", device="cpu", weights="fp8")
-    with pytest.raises(UserError, match="models with experts"):
-        quantise(llada_moe_net(), "fp8", CPU)
     llada_net().save_pretrained(tmp_path / "small")
-    with pytest.raises(UserError, match="no map of this model"):
-        mw.open(tmp_path / "small", device="cpu", weights="int4")
-    with pytest.raises(UserError, match="unknown weights 'int3': use fp8 or int4"):
-        mw.open("tiny-llada", device="cpu", weights="int3")
+    for weights, problem in (("int3", "unknown weights 'int3': use fp8"), ("int4", "removed in 0.3: weights fp8")):
+        with pytest.raises(UserError, match=problem):
+            mw.open("tiny-llada", device="cpu", weights=weights)
     with pytest.raises(UserError, match="open already"):
         mw.score(tiny_llada(), [{"prompt": "a", "answer": "b"}], weights="fp8")
     edit_config(tmp_path / "small", quantization_config={"quant_method": "torchao"})
-    with pytest.raises(UserError, match=r"quantised already|torchao"):
+    with pytest.raises(UserError, match="quantised already"):
         mw.open(tmp_path / "small", device="cpu", weights="fp8")
 
 
@@ -300,19 +239,18 @@ def test_what_is_not_finite_is_found_after_rounding(bad, tmp_path):
     with torch.no_grad():
         net.model.transformer["blocks"][1].up_proj.weight[3, 5] = bad
     net.save_pretrained(tmp_path / "model")
-    for kind in KINDS:
-        with pytest.raises(UserError, match="NaN or infinity"):
-            mw.open(tmp_path / "model", device="cpu", weights=kind)
+    with pytest.raises(UserError, match="NaN or infinity"):
+        mw.open(tmp_path / "model", device="cpu", weights="fp8")
 
 
 def test_a_run_says_that_its_figures_include_the_rounding(tmp_path):
     few = replace(SMALL, tasks=SMALL.tasks[:1], points=1, probes=("mask-count",)).changed(
         "mask-count", mask_counts=(1, 2)
     )
-    for kind in (None, "int4"):
+    for kind in (None, "fp8"):
         run = read_run(diagnose(mw.open("tiny-llada", device="cpu", weights=kind), few, tmp_path / str(kind)))
         assert run.manifest["notes"] == [
-            "the figures include what rounding to int4 does: a run without --weights has none of it"
+            "the figures include what rounding to fp8 does: a run without --weights has none of it"
         ] * (kind is not None)
 
 
@@ -323,7 +261,3 @@ def test_commands_take_the_option():
     for command in (["generate", "tiny-llada"], ["diagnose", "tiny-llada"], ["score", "tiny-llada", "--data", "x"]):
         refused = run(app, [*command, "--weights", "fp4"])
         assert refused.exit_code != 0 and "unknown weights 'fp4'" in refused.output
-
-
-def test_the_command_line_knows_the_same_kinds_without_torch():
-    assert list(WEIGHTS) == list(NEEDS)

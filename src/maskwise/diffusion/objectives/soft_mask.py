@@ -113,5 +113,4 @@ SOFT_MASK = Objective(
     loss=soft_mask_loss,
     paper="Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206",
     takes=("schedule", "soft_share"),
-    refuses=("teacher",),
 )

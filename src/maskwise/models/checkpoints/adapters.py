@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-from peft import PeftConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from maskwise.models.checkpoints.locations import read_object, stored_shapes
@@ -77,7 +75,8 @@ def attach_adapter(net: PreTrainedModel, folder: Path, mask_id: int | None = Non
         if config.is_prompt_learning:
             raise UserError(f"the adapter in {folder} adds tokens to the prompt, which is not supported: use LoRA")
         config.task_type = None  # PEFT's class for causal models needs methods that these do not have
-        model = _attached(net, folder, config)
+        with quiet_peft():
+            model = PeftModel.from_pretrained(net, str(folder), config=config)
     except (ValueError, RuntimeError) as problem:
         raise UserError(
             f"the adapter in {folder} is for another model: {first_line(problem)}: put it on its own base"
@@ -108,32 +107,6 @@ def quiet_peft() -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*copying from a non-meta parameter", UserWarning)
         warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         yield
-
-
-def _attached(net: PreTrainedModel, folder: Path, config: PeftConfig) -> PeftModel:
-    """PEFT's wrapper; layers that accelerate keeps in main memory or on disk stay where they are.
-
-    PEFT would dispatch a network with `hf_device_map` again, embeddings and head included, and leaves the weights that
-    it adds to an offloaded layer on the meta device: they are read again, to the device of the layer.
-    """
-    places = net.__dict__.pop("hf_device_map", None)
-    try:
-        with quiet_peft():
-            model = PeftModel.from_pretrained(net, str(folder), config=config)
-    finally:
-        if places is not None:
-            net.hf_device_map = places
-    adapted = [module for module in net.modules() if isinstance(module, BaseTunerLayer)]
-    hooks = [getattr(module.get_base_layer(), "_hf_hook", None) for module in adapted]
-    for module, hook in zip(adapted, hooks, strict=True):
-        for name, weight in list(module.named_parameters()):  # type: ignore[attr-defined]
-            if hook is not None and weight.is_meta and not name.startswith("base_layer."):
-                parent, _, last = name.rpartition(".")
-                empty = torch.empty_like(weight, device=hook.execution_device)
-                setattr(module.get_submodule(parent), last, nn.Parameter(empty, weight.requires_grad))  # type: ignore[attr-defined]
-    if any(hook is not None for hook in hooks):
-        set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
-    return model
 
 
 def _refuse_larger_ranks(folder: Path, given: dict[str, Any], largest: int) -> None:

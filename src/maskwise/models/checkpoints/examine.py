@@ -23,7 +23,6 @@ from maskwise.models.checkpoints.networks import (
     network_without_weights,
     refuse_oversized,
 )
-from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.families import PUBLISHED, Family
 from maskwise.models.tokenizers.tokenizer import check_tokenizer_files, load_tokenizer
 from maskwise.support.errors import UserNotice
@@ -36,7 +35,6 @@ def examine(name: str | Path, adapter: str | Path | None = None, any_base: bool 
     family = read_family(folder)
     check_weight_files(folder)
     settings = read_settings(folder)
-    refuse_uninstalled_quantiser(folder, settings)
     with as_described(folder):
         refuse_oversized(folder, read_config(folder, family).to_dict() | settings)
     check_tokenizer_files(folder)

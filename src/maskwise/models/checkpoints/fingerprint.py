@@ -10,7 +10,6 @@ from torch import Tensor
 
 from maskwise.models.finite import stored_tensors, stored_weights
 from maskwise.models.model import Model
-from maskwise.models.tensor_parallel import whole_weight
 
 LANES = 1 << 20  # 8-byte words that are summed together, which bounds the memory
 # Where and by what a configuration was written, and how it is run.
@@ -22,7 +21,6 @@ def fingerprint(model: Model) -> str:
     """Twelve letters that change with any byte of a weight, and with the configuration, adapters or tokenizer."""
     digest = hashlib.sha256()
     for name, weight in stored_weights(model):
-        weight = whole_weight(model.core, name.removeprefix("net."), weight)
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
         for part in stored_tensors(weight):
             digest.update(checksums(part).cpu().numpy().tobytes())

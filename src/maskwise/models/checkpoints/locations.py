@@ -106,6 +106,11 @@ def _folder_of(name: str, named_by: str) -> Path:
     raise _no_model(name)
 
 
+def refuse_unknown_map(device_map: str | None) -> None:
+    if device_map not in (None, "auto"):
+        raise UserError(f"unknown device map {device_map!r}: use auto, or --device cuda for one GPU")
+
+
 def refuse_unknown_device(device: str) -> None:
     """A name that is no device of torch; whether it is here is found out later."""
     kind = device.partition(":")[0]

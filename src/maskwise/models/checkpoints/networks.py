@@ -1,6 +1,5 @@
 """Networks of a family: loaded from a checkpoint's weight files, or laid out without weights."""
 
-import logging
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -15,10 +14,8 @@ from transformers.utils.logging import disable_progress_bar, get_verbosity, set_
 
 from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
 from maskwise.models.checkpoints.locations import read_object, stored_shapes, weights_folder
-from maskwise.models.checkpoints.quantised_files import complete_quantisation, refuse_other_zero_points
 from maskwise.models.families import Family
-from maskwise.models.tensor_parallel import keep_local
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, first_line
 from maskwise.support.files import damaged, is_plain_name
 from maskwise.support.imports import imported
 
@@ -62,9 +59,9 @@ def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def load_network(
-    family: Family, folder: Path, config: Any, dtype: torch.dtype, places: Mapping[str, Any], shards: int = 1
+    family: Family, folder: Path, config: Any, dtype: torch.dtype, places: Mapping[str, Any]
 ) -> PreTrainedModel:
-    """Loads a network without remote code, its modules onto the devices of `places`, or shared by `shards` processes.
+    """Loads a network without remote code, its modules onto the devices of `places`.
     Refuses missing, unexpected or misshapen weights."""
     assert family.net_class is not None
     gguf = gguf_in(weights_folder(folder))
@@ -72,19 +69,12 @@ def load_network(
     net_class: Any = imported("transformers:LlamaForCausalLM" if as_llama else family.net_class)
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
-    logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)  # that offloaded weights are on "meta"
     loud = get_verbosity()
     set_verbosity_error()  # transformers would print a table of misfits before our one line
     source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
     if getattr(config, "quantization_config", None) is not None:
-        complete_quantisation(folder, config.quantization_config, weight_shapes(folder))
-        refuse_other_zero_points(folder, config.quantization_config, first_zero_points(folder))
         source = {"config": config}
     source["device_map"] = dict(places)
-    if shards > 1:
-        from transformers.distributed import DistributedConfig
-
-        source |= {"device_map": None, "distributed_config": DistributedConfig(tp_size=shards)}
     try:
         with redirect_stdout(sys.stderr):  # gptqmodel prints what it does, and stdout is for results
             net, report = net_class.from_pretrained(
@@ -98,6 +88,8 @@ def load_network(
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
+    except ImportError as problem:  # the package of a quantised checkpoint is missing
+        raise UserError(f"{folder}: {first_line(problem)}") from None
     finally:
         set_verbosity(loud)
     for key, what in MISFITS.items():
@@ -105,26 +97,12 @@ def load_network(
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise UserError(f"{folder} does not fit its config.json: {what} weights {', '.join(names[:3])}{more}")
-    if shards > 1:
-        keep_local(net, shards)
-    if len(places) > 1:
-        net.requires_grad_(False)  # accelerate creates offloaded weights in each pass, also in inference mode
     return net
 
 
 def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors in the weight files of a checkpoint."""
     return stored_shapes(*(folder / file for file in weight_files(folder)))
-
-
-def first_zero_points(folder: Path) -> list[int]:
-    """The words of the first `qzeros` tensor in the weight files; empty if there is none."""
-    for file in weight_files(folder):
-        with safe_open(folder / file, framework="pt") as opened:
-            for name in opened.keys():  # noqa: SIM118
-                if name.endswith(".qzeros") and (zeros := opened.get_tensor(name)).dtype == torch.int32:
-                    return zeros.unique().tolist()
-    return []
 
 
 def check_weight_files(folder: Path, family: Family | None = None) -> None:

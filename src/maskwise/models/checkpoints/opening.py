@@ -1,6 +1,6 @@
 """Opening a model by folder or name, and wrapping a network in the model interface (model.py)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 from inspect import signature
@@ -16,14 +16,17 @@ from maskwise.models.batch import Batch
 from maskwise.models.checkpoints import configuration, networks, placement
 from maskwise.models.checkpoints.adapter_base import check_bases
 from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts, weights_folder
-from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
+from maskwise.models.checkpoints.locations import (
+    locate_checkpoint,
+    refuse_published_experts,
+    refuse_unknown_map,
+    weights_folder,
+)
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class, masked_lm
 from maskwise.models.finite import refuse_nonfinite_weights
 from maskwise.models.forward import RAGGED, largest_difference, padded_body
 from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
-from maskwise.models.tensor_parallel import join_replica, refuse_indivisible
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.support.errors import UserError, first_line
 from maskwise.support.imports import imported
@@ -49,8 +52,6 @@ def open(
     weights: str | None = None,
     any_base: bool = False,
     device_map: str | None = None,
-    max_memory: Mapping[int | str, int | str] | None = None,
-    tensor_parallel: int = 1,
 ) -> Model:
     """Opens a checkpoint folder, an embedded model or a published name, optionally with a PEFT adapter on it.
 
@@ -62,11 +63,9 @@ def open(
         adapter: the folder of a PEFT adapter.
         families: FAMILIES and any of your own, families=(*FAMILIES, mine).
         check_weights: look for NaN and infinity in one pass over all weights.
-        weights: fp8 or int4 quantises the layers' linear maps, with the adapter merged into them.
+        weights: fp8 quantises the layers' linear maps, with the adapter merged into them.
         any_base: put an adapter also on another base than the one it was trained on.
-        device_map: auto lets accelerate put layers on several GPUs, in main memory and on disk, as far as each fits.
-        max_memory: of a device map: the most weights on each GPU and in main memory, {0: "10GiB", "cpu": "30GiB"}.
-        tensor_parallel: under torchrun: processes that share the layers of a model.
+        device_map: auto lets accelerate put the layers on all GPUs of this machine.
 
     Returns:
         The model, in evaluation mode.
@@ -77,8 +76,8 @@ def open(
     >>> model.predict([ids + [model.mask_id]], [[len(ids)]])[0].shape  # float32 logits, of the row asked for alone
     torch.Size([1, 2048])
     """
-    placement.refuse_other_device_map(device_map, max_memory)
-    place = placement.pick_device(device if device_map is None else placement.main_device(device))
+    refuse_unknown_map(device_map)
+    place = placement.pick_device(device if device_map is None else placement.first_gpu(device))
     if weights is not None:
         refuse_published_experts(str(name), weights)
     folder, adapters = locate_checkpoint(str(name), adapter)
@@ -88,12 +87,10 @@ def open(
     if adapters and not any_base:
         check_bases(str(name), folder, adapters)
     settings = configuration.read_settings(folder)
-    refuse_uninstalled_quantiser(folder, settings)
     stored = placement.pick_dtype(dtype, place, settings)
-    shared = tensor_parallel > 1
-    if device_map is not None or shared:
+    if device_map is not None:
         gguf = gguf_in(weights_folder(folder)) is not None
-        placement.refuse_with_spread(settings, weights, gguf, len(adapters), device_map is not None, shared)
+        placement.refuse_with_device_map(settings, weights, gguf)
     if weights is not None:
         stored = placement.quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
     with configuration.as_described(folder):
@@ -102,11 +99,8 @@ def open(
         places: dict[str, Any] = {"": place if weights is None else torch.device("cpu")}
         if device_map is not None:
             bare = networks.network_without_weights(config, family)
-            places = placement.plan_device_map(bare, stored, place, placement.memory_limits(max_memory, place))
-        if shared:
-            refuse_indivisible(imported(str(family.net_class)), config, tensor_parallel)
-            join_replica(tensor_parallel)
-        net = networks.load_network(family, folder, config, stored, places, tensor_parallel)
+            places = placement.plan_device_map(bare, stored, placement.free_memory())
+        net = networks.load_network(family, folder, config, stored, places)
         model = as_model(net, load_tokenizer(folder, family), str(name), families=families)
         configuration.note_odd_mask(net, model.tokenizer, model.mask_id)
         if model.stored_quantised:  # packages check few sizes, and lay the weights out at the first pass
@@ -116,26 +110,26 @@ def open(
 
         model.net = attach_adapters(model.core, adapters, model.mask_id)
     if weights is not None:
-        _quantise(model, weights, place)
+        _quantise(model, place)
     if check_weights:
         refuse_nonfinite_weights(model)
     return model.eval()
 
 
-def _quantise(model: Model, weights: str, device: torch.device) -> None:
+def _quantise(model: Model, device: torch.device) -> None:
     from maskwise.models.families.quantise import quantise
 
     if model.net is not model.core:
         from maskwise.models.checkpoints.adapters import merged
 
         model.net = merged(model.net)  # type: ignore[arg-type]
-    quantise(model.core, weights, device)
-    model.weights = weights
+    quantise(model.core, device)
+    model.weights = "fp8"
 
 
 OF_OPEN = {name: one.default for name, one in signature(open).parameters.items()}
 # Those that an opened model does not take.
-AT_OPENING = ("dtype", "adapter", "weights", "device_map", "max_memory", "tensor_parallel")
+AT_OPENING = ("dtype", "adapter", "weights", "device_map")
 
 
 def opened_model(model: str | Path | Model, **options: Any) -> Model:

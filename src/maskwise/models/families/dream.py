@@ -183,7 +183,6 @@ class DreamModel(layers.Network):
     config_class = DreamConfig
     _no_split_modules = ["DreamBlock"]  # noqa: RUF012
     block: Callable[[Any], nn.Module] = DreamBlock
-    _tp_plan = layers.ATTENTION_PLAN | layers.MLP_PLAN
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: DreamConfig) -> None:

@@ -12,7 +12,7 @@ from torch._compile import _disable_dynamo  # private; the public torch.compiler
 from maskwise.kernels.gate import kernel
 from maskwise.models.attention.ragged import Layout, Store
 from maskwise.models.families.dream import DreamBlock, DreamBody, DreamModel, NormedAttention
-from maskwise.models.families.layers import ATTENTION_PLAN, GatedMLP, MayWait, Rotary, sharding_plan
+from maskwise.models.families.layers import GatedMLP, MayWait, Rotary
 from maskwise.models.families.packing import end_to_end
 from maskwise.models.families.routing import Router
 from maskwise.support.errors import UserError
@@ -177,14 +177,9 @@ def _has_grouped_kernel(stack: Tensor) -> bool:
     return half and torch.cuda.get_device_capability(stack.device)[0] in WITH_GROUPED_KERNEL
 
 
-# Weights of experts are sharded without a hook of their own; the outputs of a layer are added up once.
-_MAPS = ("gate_proj.weight", "up_proj.weight"), ("down_proj.weight",)
-EXPERTS_PLAN = sharding_plan("model.layers.*.mlp.experts.*", *_MAPS) | {"model.layers.*.mlp": "moe_tp_experts"}
-
-
 def with_residual(mlp: nn.Module, normed: Tensor, x: Tensor) -> Tensor:
-    """x + mlp(normed), all [T, d]: inside the experts' own sum, unless gradients are needed, a hook reads the MLP's
-    output or several processes add theirs up."""
+    """x + mlp(normed), all [T, d]: inside the experts' own sum, unless gradients are needed or a hook reads the
+    MLP's output."""
     hooked = mlp._forward_hooks or mlp._forward_pre_hooks or "forward" in vars(mlp)
     if isinstance(mlp, Experts) and not (hooked or torch.is_grad_enabled()):
         return mlp(normed, x)
@@ -226,8 +221,6 @@ class ExpertsBody(DreamBody):
 
 class ExpertsModel(DreamModel):
     """Dream's model with experts; initialises the routers too."""
-
-    _tp_plan = ATTENTION_PLAN | EXPERTS_PLAN
 
     def make_body(self, config: Any) -> DreamBody:
         return ExpertsBody(config, self.block)

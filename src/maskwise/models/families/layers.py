@@ -17,15 +17,6 @@ from maskwise.models.families.quantise import Float8Weights, float8_product
 from maskwise.support.errors import UserError
 
 
-def sharding_plan(layer: str, columns: Sequence[str], rows: Sequence[str]) -> dict[str, str]:
-    """A plan of transformers for tensor parallel: maps of a layer that are split by columns and by rows."""
-    return {f"{layer}.{name}": "colwise" for name in columns} | {f"{layer}.{name}": "rowwise" for name in rows}
-
-
-ATTENTION_PLAN = sharding_plan("model.layers.*.self_attn", ("q_proj", "k_proj", "v_proj"), ("o_proj",))
-MLP_PLAN = sharding_plan("model.layers.*.mlp", ("gate_proj", "up_proj"), ("down_proj",))
-
-
 class Embedding(nn.Embedding):
     """nn.Embedding without initialisation on meta tensors, where torch would import torch._dynamo for it."""
 
@@ -228,7 +219,6 @@ class Network(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    supports_tp_plan, supports_pp_plan = True, False
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.lm_head(hidden)  # type: ignore[operator]

@@ -135,9 +135,6 @@ class LLaDABody(layers.NetworkBody):
 class LLaDAModelLM(layers.Network):
     config_class = LLaDAConfig
     _no_split_modules = ["LLaDABlock"]  # noqa: RUF012
-    _tp_plan = layers.sharding_plan(
-        "model.transformer.blocks.*", ("q_proj", "k_proj", "v_proj", "ff_proj", "up_proj"), ("attn_out", "ff_out")
-    )
 
     def __init__(self, config: LLaDAConfig) -> None:
         config.refuse_unsupported()

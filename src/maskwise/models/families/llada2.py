@@ -15,7 +15,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from maskwise.models.attention.ragged import Layout, Store, attend
 from maskwise.models.families import layers
 from maskwise.models.families.dream import DreamBody, DreamConfig
-from maskwise.models.families.experts import EXPERTS_PLAN, Experts, ExpertsBody, ExpertsModel, with_residual
+from maskwise.models.families.experts import Experts, ExpertsBody, ExpertsModel, with_residual
 from maskwise.models.families.routing import Router, choice
 from maskwise.models.families.shapes import ConfigFields
 from maskwise.models.forward import float_product
@@ -209,12 +209,6 @@ class LLaDA2MoeModelLM(ExpertsModel):
     config_class = LLaDA2Config
     _no_split_modules = ["LLaDA2Block"]  # noqa: RUF012
     _input_embed_layer = "word_embeddings"
-    # The fused map of queries, keys and values cannot be split by a plan: attention is replicated.
-    _tp_plan = EXPERTS_PLAN | {
-        f"{rule.replace('.experts.*', place)}": style
-        for rule, style in EXPERTS_PLAN.items()
-        for place in (".shared_experts", "")
-    }
     _tied_weights_keys = {"lm_head.weight": "model.word_embeddings.weight"}  # noqa: RUF012
 
     def make_body(self, config: Any) -> DreamBody:

@@ -112,7 +112,6 @@ class NemotronLabsDiffusionModel(DreamModel):
     config_class = NemotronLabsDiffusionConfig
     base_model_prefix = "encoder"
     _no_split_modules = ["NemotronBlock"]  # noqa: RUF012
-    supports_tp_plan, _tp_plan = False, {}
     _tied_weights_keys = {"diffusion_head.weight": "encoder.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: NemotronLabsDiffusionConfig) -> None:

@@ -74,7 +74,7 @@ def _lay(maps: Sequence[nn.Linear], layout: Callable[[Tensor], Tensor]) -> None:
 
 
 def _pack(maps: Sequence[nn.Module]) -> Packed | None:
-    """Packs linear maps; None if one is adapted, sharded, hooked or in 4 bits."""
+    """Packs linear maps; None if one is adapted, sharded, hooked or quantised otherwise."""
     if any(one._forward_hooks or one._forward_pre_hooks for one in maps):
         return None
     quantised = [one for one in maps if type(one) is Float8Linear and one.bias is None]

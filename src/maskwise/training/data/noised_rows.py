@@ -14,9 +14,9 @@ from maskwise.training.training_settings import TrainSettings
 
 
 class NoisedRows(Epochs):
-    """index -> {"micro", "row", "examples", "clean", "chances"}: the noised pieces of a row, the clean ones, and a
-    random number in 0..1 for each. The weights of a row's losses are divided by the number of its tokens that carry
-    loss. model_block: tokens of a block of a block diffusion model."""
+    """index -> {"micro", "row", "examples", "chances"}: the noised pieces of a row, and a random number in 0..1 for
+    each. The weights of a row's losses are divided by the number of its tokens that carry loss. model_block: tokens
+    of a block of a block diffusion model."""
 
     def __init__(
         self,
@@ -40,17 +40,15 @@ class NoisedRows(Epochs):
             "micro": micro,
             "row": number,
             "examples": [Noised(one.ids, one.rows, one.targets, one.weights / count) for one in drawn],
-            "clean": [piece.ids.long() for piece in row],
             "chances": torch.rand(len(row), generator=generator),
         }
 
 
 def collate_rows(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Items of one process's micro-batch -> the same, the pieces of all rows in one list."""
-    joined = {name: [one for item in items for one in item[name]] for name in ("examples", "clean")}
     return {
         "micro": items[0]["micro"],
         "rows": [item["row"] for item in items],
-        **joined,
+        "examples": [one for item in items for one in item["examples"]],
         "chances": torch.cat([item["chances"] for item in items]),
     }
