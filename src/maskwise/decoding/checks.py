@@ -39,10 +39,6 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     """The options with the model's own end tokens filled in, or a UserError that says why they do not fit."""
     if model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
-    if model.family.noised:  # these need embeddings, predictions of committed tokens or a masked prompt
-        for name in ("soft_mask", "edit", "guidance"):
-            if getattr(options, name):
-                raise UserError(f"{model.name or model.kind} has no mask token: {name} does not apply, leave it out")
     options = for_model(model, options)
     inside = [sum(token == model.mask_id for token in prompt) for prompt in prompts]
     options.check_masks(inside, model.block is not None)

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 import torch
 
-from maskwise.decoding.autoregressive import check_causal, continue_causal, sample_canvases, uses_own_sampler
+from maskwise.decoding.autoregressive import check_causal, continue_causal
 from maskwise.decoding.canvas import Block, plan
 from maskwise.decoding.checks import check_request, for_model
 from maskwise.decoding.divergence import Divergence, check_divergence
@@ -161,8 +161,6 @@ def _recorded(
             copies = [one.clone_state() for one in each]
             same_draws = copies[0] if isinstance(generator, torch.Generator) else copies
         found = Generations(model=model.name or model.kind, settings=recorded_settings(model, options))
-        if uses_own_sampler(model, ids, options, on_step is not None):
-            found.settings |= {"sampler": "transformers"}
 
         def keep(first: int, generations: list[Generation]) -> None:
             traces = [
@@ -205,21 +203,20 @@ def decode(
     if isinstance(generator, Sequence) and len(generator) != len(prompts):
         raise UserError(f"{len(prompts)} prompts but {len(generator)} generators: give one each, or one for all")
     draws = torch_generator("generate", 0, device=model.device) if generator is None else generator
-    own, edits = False, uses_edit_tokens(model, options)
+    edits = uses_edit_tokens(model, options)
     if edits and on_step is not None:
         raise UserError("blocks with insertion and deletion are not shown step by step: leave on_step or edit out")
     if model.causal:
         if on_step is not None:
             raise UserError(f"{model.name or model.kind} is autoregressive: on_step applies to masked models only")
         check_causal(model, prompts, options)
-    elif not (own := uses_own_sampler(model, prompts, options, on_step is not None)):
+    else:
         options = check_request(model, prompts, options)
     found: list[Generation] = []
     with model.lock, _weights_laid_out(model, options.steps or options.max_new_tokens):
         for first, last in _batches(model, prompts, options, batch, on_step is not None):
             own_draws = draws if isinstance(draws, torch.Generator) else list(draws[first:last])
-            ours = decode_with_edits if edits else partial(_decode_batch, on_step=on_step, first=first)
-            decode_batch = sample_canvases if own else ours
+            decode_batch = decode_with_edits if edits else partial(_decode_batch, on_step=on_step, first=first)
             part = decode_batch(model, prompts[first:last], options, own_draws)
             found += part
             if on_batch is not None:
@@ -228,8 +225,8 @@ def decode(
 
 
 def shows_steps(model: Model, options: DecodingOptions) -> bool:
-    """Whether `on_step` can be given and does not change the sampler (DiffusionGemma's own shows no steps)."""
-    return not (model.causal or uses_edit_tokens(model, options) or uses_own_sampler(model, (), options, False))
+    """Whether `on_step` can be given."""
+    return not (model.causal or uses_edit_tokens(model, options))
 
 
 def _decode_batch(

@@ -40,7 +40,6 @@ from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.checkpoints.opening import opened_model
-from maskwise.models.families import Family
 from maskwise.models.model import Model
 from maskwise.report.pages.mitigations_page import cures_result
 from maskwise.report.pages.results import make_folder, write_result
@@ -135,11 +134,9 @@ def asked(exam: Exam, adapters: int) -> int:
     return len(exam.tasks) * exam.points * (1 + len(MITIGATIONS) + tuned)
 
 
-def refuse_without_masks(name: str, causal: bool, family: Family) -> None:
+def refuse_without_masks(name: str, causal: bool) -> None:
     if causal:
         raise UserError(f"{name} is autoregressive: it has no masks that could distract it")
-    if family.noised:
-        raise UserError(f"{name} has no mask token, which these mitigations change: use `diagnose --probes mask-count`")
 
 
 @checked_arguments
@@ -185,12 +182,11 @@ def cures(
     if twice := [one for one in given if given.count(one) > 1]:
         raise UserError(f"the adapter {twice[0]} is named twice: name each once")
     if not isinstance(model, Model):
-        family = find_family(model)
-        refuse_without_masks(str(model), family.causal, family)
+        refuse_without_masks(str(model), find_family(model).causal)
         for one in given:
             examine(model, one, any_base)
     opened = opened_model(model, dtype=dtype, device=device, check_weights=check_weights, any_base=any_base)
-    refuse_without_masks(opened.name, opened.mask_id is None, opened.family)
+    refuse_without_masks(opened.name, opened.mask_id is None)
     embedded = f"{opened.name}+ma" if f"{opened.name}+ma" in embedded_models() else None
     homes = [Path(one) for one in given] or ([locate_checkpoint(embedded)[1][-1]] if embedded else [])
     name = model if not isinstance(model, Model) else opened.name
@@ -237,7 +233,7 @@ def compare_mitigations(
     Without an adapter the mitigations that need one have no accuracy; nor has a bias on keys in a wrapped model or a
     masked language model, whose attention is fixed, nor what a model cannot do that sees no masks after its block.
     """
-    refuse_without_masks(model.name, model.mask_id is None, model.family)
+    refuse_without_masks(model.name, model.mask_id is None)
     kept = kept or KeptAnswers(None, {})
     questions = draw_questions(model, exam)
     all_rows = rows_for(adapters)

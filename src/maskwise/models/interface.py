@@ -185,8 +185,6 @@ class ModelInterface(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Input embeddings, [n] -> [n, d]; a batch takes them instead of ids."""
-        if self.family.noised:
-            raise UserError(f"{self.name or self.kind} takes token ids only: nothing can be done with embeddings")
         return embed_ids(self.core, ids)
 
     def new_cache(self, lengths: Sequence[int]) -> KeyValues:
@@ -206,7 +204,7 @@ class ModelInterface(nn.Module):
         return KeyValues(offsets.to(self.device), max(lengths), total, layers)
 
     def _layout(self, batch: Batch, cache: KeyValues | None, watched: bool = False) -> Layout:
-        own_attention = self.causal or not self.family.native or self.family.noised
+        own_attention = self.causal or not self.family.native
         if batch.block is not None and (own_attention or cache is not None):
             raise UserError(f"attention over blocks is for {MASKED_DIFFUSION}: {self.name} is none of them")
         block = self.block if batch.block is None else batch.block
@@ -281,7 +279,7 @@ class ModelInterface(nn.Module):
         else:
             logits = float_product(rows, self.head_weight)
             logits = logits if self._head_bias is None else logits + self._head_bias.float()
-        if self.mask_id is None or self.family.noised:
+        if self.mask_id is None:
             return logits
         if logits.requires_grad:
             forbidden = torch.full((1,), self.mask_id, device=logits.device)  # filled there: no copy from the host

@@ -33,9 +33,6 @@ ProbeGroup = Literal["context", "evidence", "coherence"]
 NO_MASK_TOKEN = "an autoregressive model has no mask token"
 NEEDS_LOGITS = "it needs logits, and text alone is to be had"
 VARIES_MASKS = "it varies the masks after a question, and these are the server's own"
-NO_MASKS = (
-    "its canvas holds random tokens in place of masks, and this probe needs masks, gradients or attention weights"
-)
 BY_BLOCKS = "a block diffusion model decodes block by block, which this probe does not measure"
 POINTS_PER_UNIT = 100  # what is prepared, sorted by length and asked together
 
@@ -279,8 +276,6 @@ class Probe:
     not_causal: why an autoregressive model is not asked, empty if it is; not_blocks: likewise a block diffusion model,
     whose answers see no token after their block; not_text: a model that gives text alone. text_after: it puts text
     after the answer, which such a model must then be able to read. only_blocks: other models are not asked.
-    random_canvas: it also asks models without a mask token, whose canvas holds random tokens (DiffusionGemma): k masks
-    are a canvas of size k.
     takes: whether it asks about a data set given with --data, by the set's name.
     scored: those of its records that the summary's entries are over. baseline: which condition a condition is compared
     with. measures: the summary's entries for the records of one
@@ -312,7 +307,6 @@ class Probe:
     not_text: str = NEEDS_LOGITS
     text_after: bool = False
     only_blocks: bool = False
-    random_canvas: bool = False
     takes: Callable[[str], bool] = lambda data_set: False
     scored: Callable[[Sequence[Record]], Sequence[Record]] = lambda records: records
     baseline: Baseline = no_baseline

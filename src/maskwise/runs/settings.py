@@ -10,7 +10,7 @@ from maskwise.models.text_model import TextModel
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
-from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
+from maskwise.probes.probe import Preset, Probe, Settings, Setup
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
@@ -170,7 +170,6 @@ def fit_to_model(
     causal: bool,
     probes: Sequence[Probe] = PROBES,
     block: int | None = None,
-    random_canvas: bool = False,
     text_model: TextModel | None = None,
 ) -> tuple[Settings, list[str]]:
     """The settings without the probes that do not apply to the model, and a note on each, except on probes for block
@@ -181,7 +180,6 @@ def fit_to_model(
         if any(probe.text_after and probe.name in settings.probes for probe in probes) and not text_model.infills:
             why |= {probe.name: CONTINUES_ONLY for probe in probes if probe.text_after}
     why |= {probe.name: probe.not_blocks for probe in probes if block is not None and probe.not_blocks}
-    why |= {probe.name: NO_MASKS for probe in probes if random_canvas and not probe.random_canvas}
     left_out = [name for name in settings.probes if name in why]
     only_blocks = {probe.name for probe in probes if probe.only_blocks and block is None}
     kept = tuple(name for name in settings.probes if name not in why.keys() | only_blocks)

@@ -26,7 +26,7 @@ REMOVED: dict[str, dict[str, str]] = {
         "unfamiliar": "--words unfamiliar-1",
     },
     "family": {
-        "diffusion_gemma": "it denoises from uniform noise, without masks",
+        "DiffusionGemmaForBlockDiffusion": "it denoises from uniform noise, without masks",
         "nemotron": "our class was never compared with its original code",
         "llada2.2": "its experts have a capacity, which our class does not know",
     },

@@ -112,9 +112,7 @@ def _described(name: str, folder: Path, family: Family) -> Checkpoint:
     net = network_without_weights(config, family)
     if not family.native and not family.framed:
         refuse_own_attention(net)
-    needs_tokenizer = family.framed or (
-        not family.causal and not family.noised and getattr(config, "mask_token_id", None) is None
-    )
+    needs_tokenizer = family.framed or (not family.causal and getattr(config, "mask_token_id", None) is None)
     tokenizer = load_tokenizer(folder, family) if needs_tokenizer else None
     return Checkpoint(
         name=name,

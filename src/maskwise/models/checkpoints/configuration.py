@@ -20,6 +20,7 @@ from maskwise.models.families.masked_lm import is_masked_lm
 from maskwise.support.errors import UserError, UserNotice, first_line
 from maskwise.support.files import short_json
 from maskwise.support.imports import imported
+from maskwise.support.removed import removed
 
 # Fields of config.json by what they must be; each may also be left out, and null where its class gives it a meaning.
 SIZES = (
@@ -128,6 +129,8 @@ def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family
     family = family_of_architecture(architecture, families)
     if family is not None:
         return family
+    if (gone := removed("family", architecture)) is not None:
+        raise UserError(f"{folder}: {gone}")
     if is_masked_lm(architecture):
         return MASKED_LM
     if architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
@@ -183,12 +186,9 @@ def find_shift(config: PreTrainedConfig, family: Family) -> bool:
 
 
 def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | None:
-    """From the configuration, then the tokenizer, then the family; None in a causal model.
-    Where open positions hold random tokens it is one beyond the vocabulary, so that no text can hold it."""
+    """From the configuration, then the tokenizer, then the family; None in a causal model."""
     if family.causal:
         return None
-    if family.noised:
-        return net.config.get_text_config().vocab_size
     stated = (getattr(net.config, "mask_token_id", None), getattr(tokenizer, "mask_token_id", None), family.mask_id)
     found = next((one for one in stated if one is not None), None)
     known: int = net.get_input_embeddings().weight.shape[0]  # type: ignore

@@ -168,21 +168,16 @@ def as_model(
     """A network in memory as a Model. What is no class of a family must be a causal language model of transformers.
     mask_id and shift: None is what the configuration, the tokenizer or the family says."""
     family, config = family_of_network(net, families), net.config.get_text_config()
-    if family.noised or mask_id is None:
+    if mask_id is None:
         mask_id = configuration.find_mask_id(net, tokenizer, family)
-    if family.framed or family.noised:
+    if family.framed:
         shift = family.shift
     elif shift is None:
         shift = configuration.find_shift(net.config, family)
-    body, head, frame = imported(family.body), None, None
+    body, frame = imported(family.body), None
     if family.framed:
         body, frame = body.of(net.config, tokenizer), masked_lm.frame_of(tokenizer)
-    if family.noised:
-        from maskwise.models.families.diffusion_gemma import CanvasBody, CanvasHead
-
-        assert mask_id is not None
-        body, head = CanvasBody(mask_id), CanvasHead(net)
-    if family.noised or (family.framed and net._supports_sdpa):
+    if family.framed and net._supports_sdpa:
         net.set_attn_implementation("sdpa")
     elif not family.native and not family.framed:
         configuration.refuse_own_attention(net)
@@ -197,12 +192,11 @@ def as_model(
         causal=family.causal,
         mask_id=mask_id,
         tokenizer=tokenizer,
-        head=head,
         name=name,
         trained_window=family.trained_context_length(positions),
         block=getattr(net.config, "attention_block", None),
     )
-    if family.framed or family.noised:
+    if family.framed:
         model.eval()
     if not family.native:
         refuse_if_different(model, f"{type(net).__name__} does not fit the model interface", frame)
@@ -251,8 +245,6 @@ def wrap(
     if isinstance(tokenizer, str | Path):
         raise UserError(f"tokenizer is {str(tokenizer)!r}: give the loaded tokenizer, not its name")
     bare = without_adapter(hf_model)
-    if family_of_network(bare, families).noised:
-        return as_model(bare, tokenizer, type(bare).__name__, families=families)
     if mask_id is None and not causal:
         mask_id = getattr(hf_model.config, "mask_token_id", None)
     if mask_id is None and not causal and tokenizer is not None:

@@ -12,7 +12,6 @@ from typing import Any
 from maskwise.models.families import shapes
 
 NATIVE_BODY = "maskwise.models.forward:native_body"
-NOISE_DRAWS = 4  # of the random tokens on a canvas without masks, over which predictions are averaged
 MASKED_DIFFUSION = "LLaDA, iLLaDA, LLaDA-MoE and Dream models"  # whose attention is bidirectional; for messages
 
 
@@ -58,7 +57,6 @@ class Family:
     cuda_graphs: bool = True  # passes can be recorded, unless a module says that it waits for the device
     attention_readable: bool = True
     framed: bool = False  # its inputs stand between special tokens, [CLS] text [SEP] (masked_lm.py)
-    noised: bool = False  # no mask token: open positions hold random tokens (diffusion_gemma.py)
     canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
     published: tuple[Published, ...] = ()
 
@@ -70,8 +68,6 @@ class Family:
     @property
     def works(self) -> str:
         """The commands that work with its models, in a few words."""
-        if self.noised:
-            return "diagnose by canvas size, generate, score by the chain rule, compare, advise; no training, no cures"
         if self.causal:
             return "diagnose, generate, score, compare; convert turns Llama and Qwen2 into masked models"
         if self.blockwise:
@@ -237,23 +233,6 @@ NEMOTRON = _ours(
         Published("nvidia/Nemotron-Labs-Diffusion-8B", 8489553920, 262144),
     ),
 )
-DIFFUSION_GEMMA = Family(  # transformers' own class
-    name="dgemma",
-    title="uniform diffusion (DiffusionGemma)",
-    reference="Google DeepMind, DiffusionGemma, model card, 2026",
-    architecture="DiffusionGemmaForBlockDiffusion",
-    checked="logits of transformers' own class at a small shape: equal; no weight index at hand",
-    net_class="transformers.models.diffusion_gemma.modeling_diffusion_gemma:DiffusionGemmaForBlockDiffusion",
-    config_class="transformers.models.diffusion_gemma.configuration_diffusion_gemma:DiffusionGemmaConfig",
-    noised=True,
-    experts=True,
-    mask_id=262144,
-    lora_targets=shapes.DECODER_MAPS,
-    cuda_graphs=False,
-    attention_readable=False,
-    canvas_cache=False,
-    published=(Published("google/diffusiongemma-26B-A4B-it", 25823778864, 262144, shapes.DIFFUSION_GEMMA_26B),),
-)
 _auto_class = partial(  # families that transformers' Auto classes open
     Family,
     checked="logits of transformers' own class, at every opening",
@@ -299,7 +278,7 @@ WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the us
 )
 
 OUR_FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, NEMOTRON)
-FAMILIES = (*OUR_FAMILIES, DIFFUSION_GEMMA, AUTOREGRESSIVE, MASKED_LM, WRAPPED)
+FAMILIES = (*OUR_FAMILIES, AUTOREGRESSIVE, MASKED_LM, WRAPPED)
 PUBLISHED = {known.name: family for family in FAMILIES for known in family.published}
 
 

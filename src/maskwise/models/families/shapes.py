@@ -9,7 +9,6 @@ LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_pro
 ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
 LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
 
-DECODER_MAPS = ATTENTION_MAPS.replace("model", r"model\.decoder")
 NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
 
 GATED = r"(?:down_proj|gate_proj|up_proj)"
@@ -30,12 +29,6 @@ def sizes(hidden: int, inner: int, layers: int, heads: int, groups: int, **other
     } | others
 
 
-_GEMMA_EXPERTS = {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704, "sliding_window": 1024}
-DIFFUSION_GEMMA_26B: ConfigFields = {
-    "text_config": sizes(2816, 2112, 30, 16, 8, num_global_key_value_heads=2, max_position_embeddings=262144)
-    | _GEMMA_EXPERTS,
-    "vision_config": sizes(1152, 4304, 27, 16, 16, head_dim=72, standardize=True),
-}
 _LLAMA = partial(sizes, model_type="llama", max_position_embeddings=8192)
 LLAMA3_8B = _LLAMA(4096, 14336, 32, 32, 8, vocab_size=128256)
 SMOLLM2 = _LLAMA(576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True)
