@@ -54,7 +54,7 @@ def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
     """The options with the model's own block size, if it is a block diffusion model."""
     if model.block is None:
         return options
-    _check_blocks(model.family, model.block, model.name or model.kind, options)
+    _check_blocks(model.family, model.block, options)
     return options if options.block is not None or options.max_new_tokens == 0 else replace(options, block=model.block)
 
 
@@ -64,15 +64,13 @@ def refuse_by_configuration(name: str, options: DecodingOptions) -> None:
     family = read_family(folder)
     seen = configured_block(folder, family)
     if seen is not None:
-        _check_blocks(family, seen, name, options)
+        _check_blocks(family, seen, options)
 
 
-def _check_blocks(family: Family, seen: int, name: str, options: DecodingOptions) -> None:
+def _check_blocks(family: Family, seen: int, options: DecodingOptions) -> None:
     """seen: tokens of a block after which the model sees nothing."""
     if options.canvas in ("fixed", "window"):
         raise UserError(f"the model sees no masks after its block of {seen} tokens: leave canvas {options.canvas} out")
-    if options.edit is not None and family.causal_context:
-        raise UserError(f"{name} reads a block without masks from left to right: leave edit out")
     if options.block is not None and seen % options.block:
         raise UserError(
             f"block {options.block} does not divide the model's blocks of {seen} tokens "

@@ -208,12 +208,7 @@ class ModelInterface(nn.Module):
         if batch.block is not None and (own_attention or cache is not None):
             raise UserError(f"attention over blocks is for {MASKED_DIFFUSION}: {self.name} is none of them")
         block = self.block if batch.block is None else batch.block
-        masked = None
-        if self.family.causal_context and batch.block is None:
-            if batch.ids is None:
-                raise ValueError(f"{self.kind} is read by where its masks stand: pass the ids with the embeddings")
-            masked = batch.ids.eq(self.mask_id)  # type: ignore[arg-type]
-        return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched, masked)
+        return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched)
 
     def _has_ragged_kernels(self, batch: Batch) -> bool:
         """Not where a caller has turned flash attention off, as torch's `sdpa_kernel(SDPBackend.MATH)` does."""

@@ -27,7 +27,7 @@ REMOVED: dict[str, dict[str, str]] = {
     },
     "family": {
         "DiffusionGemmaForBlockDiffusion": "it denoises from uniform noise, without masks",
-        "nemotron": "our class was never compared with its original code",
+        "NemotronLabsDiffusionModel": "our class was never compared with its original code",
         "llada2.2": "its experts have a capacity, which our class does not know",
     },
     "weights": {"int4": "fp8"},

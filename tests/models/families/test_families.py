@@ -71,7 +71,7 @@ def test_each_class_of_a_family_is_a_name_of_the_package():
 
 def test_names_and_architectures_are_unique_and_each_masked_family_names_its_paper():
     names = [family.name for family in FAMILIES]
-    assert names == ["llada", "illada", "dream", "llada-moe", "llada2", "sdar", "sdar-moe", "fast-dllm", "nemotron",
+    assert names == ["llada", "illada", "dream", "llada-moe", "llada2", "sdar", "sdar-moe", "fast-dllm",
                      "ar", "masked-lm", "wrapped"]  # fmt: skip
     architectures = [family.architecture for family in FAMILIES if family.native]
     assert len(set(architectures)) == len(architectures)
@@ -79,7 +79,7 @@ def test_names_and_architectures_are_unique_and_each_masked_family_names_its_pap
         if family.native:
             assert imported(family.net_class).__name__ == family.architecture
             assert imported(family.net_class).config_class is imported(family.config_class)
-            assert any(kind in family.reference for kind in ("arXiv", "technical report", "model card"))
+            assert "arXiv" in family.reference
             config = imported(family.config_class)().get_text_config()
             assert family.experts == hasattr(config, "num_experts")
             assert family.blockwise == (getattr(config, "attention_block", None) is not None)
@@ -275,7 +275,7 @@ def test_what_a_model_cannot_do_is_read_from_its_family():
     assert AUTOREGRESSIVE.attention_readable
 
 
-@pytest.mark.parametrize("architecture", ["DiffusionGemmaForBlockDiffusion"])
+@pytest.mark.parametrize("architecture", ["DiffusionGemmaForBlockDiffusion", "NemotronLabsDiffusionModel"])
 def test_a_family_of_0_2_is_refused_by_its_config_json(tmp_path, architecture):
     llada_net().save_pretrained(tmp_path)
     edit_config(tmp_path, architectures=[architecture])

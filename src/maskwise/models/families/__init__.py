@@ -46,7 +46,6 @@ class Family:
     causal: bool = False
     default_block: int | None = None  # of block diffusion: the block size where config.json has no `block_field`
     block_field: str = "block_size"
-    causal_context: bool = False  # of block diffusion: a block that holds no mask is read causally
     experts: bool = False  # its layers have experts, of which each token goes through few
     mask_id: int | None = None  # used where neither config.json nor the tokenizer has one
     length_field: str = "max_position_embeddings"
@@ -215,24 +214,6 @@ FAST_DLLM = _ours(
         Published("Efficient-Large-Model/Fast_dLLM_v2_7B", 7615616512, 32768, {"num_key_value_heads": 4}),
     ),
 )
-NEMOTRON = _ours(
-    "nemotron NemotronLabsDiffusionModel NemotronLabsDiffusionConfig",
-    name="nemotron",
-    title="block diffusion (Nemotron-Labs-Diffusion)",
-    reference="Fu et al., Nemotron-Labs-Diffusion: A Tri-Mode Language Model, NVIDIA technical report, 2026",
-    default_block=32,
-    causal_context=True,
-    checked="logits of transformers' Ministral 3 under its masks at a small shape: equal; no weight index at hand",
-    mask_id=100,
-    lora_targets=shapes.NEMOTRON_MAPS,
-    layers_compile=False,
-    cuda_graphs=False,  # who sees whom is read from the ids in every pass, which was not tried on a card
-    published=(
-        Published("nvidia/Nemotron-Labs-Diffusion-3B", 3831659520, 262144, shapes.NEMOTRON_3B),
-        Published("nvidia/Nemotron-Labs-Diffusion-8B-Base", 8489553920, 262144),
-        Published("nvidia/Nemotron-Labs-Diffusion-8B", 8489553920, 262144),
-    ),
-)
 _auto_class = partial(  # families that transformers' Auto classes open
     Family,
     checked="logits of transformers' own class, at every opening",
@@ -277,7 +258,7 @@ WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the us
     canvas_cache=False,
 )
 
-OUR_FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, NEMOTRON)
+OUR_FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM)
 FAMILIES = (*OUR_FAMILIES, AUTOREGRESSIVE, MASKED_LM, WRAPPED)
 PUBLISHED = {known.name: family for family in FAMILIES for known in family.published}
 

@@ -9,7 +9,6 @@ LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_pro
 ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
 LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
 
-NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
 
 GATED = r"(?:down_proj|gate_proj|up_proj)"
 LLADA2_MAPS = (  # the experts that every token goes through, and not those that few do
@@ -40,7 +39,6 @@ LLADA2_FLASH = sizes(4096, 9216, 32, 32, 4, moe_intermediate_size=1024)
 SDAR_1_7B = sizes(2048, 6144, 28, 16, 8, tie_word_embeddings=True)
 SDAR_4B: ConfigFields = {"hidden_size": 2560, "intermediate_size": 9728}
 FAST_1_5B = sizes(1536, 8960, 28, 12, 2, vocab_size=151936, tie_word_embeddings=True)
-NEMOTRON_3B: ConfigFields = {"hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
 
 ENCODER_MAPS = (
     r"\.encoder\.layer\.\d+\.attention\.output\.(?:dense)|{0}\.encoder\.layer\.\d+\.attention\.self\.(?:key|query|value)"
