@@ -116,11 +116,6 @@ def llada2_net(seed: int = 0, vocab: int = 64, **more) -> LLaDA2MoeModelLM:
     return net
 
 
-def llada22_net(seed: int = 0, **more) -> LLaDA2MoeModelLM:
-    """Block routing: of 8 experts a block admits 4. Tokens 61 and 62 edit."""
-    return llada2_net(seed, expert_capacity=4, delete_token_id=61, split_token_id=62, **more)
-
-
 def qwen_net(seed: int = 0, **more) -> Qwen2ForCausalLM:
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(Qwen2Config(**common_settings(**more))).eval()

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -21,7 +20,6 @@ from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
 from maskwise.decoding.prompt_ids import encode_prompts, listed_prompts, note_other_masks
 from maskwise.decoding.strategies import Strategy
-from maskwise.decoding.strategies.levenshtein import decode_with_edits, uses_edit_tokens
 from maskwise.decoding.traces import recorded_settings, trace_file, trace_of
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.locations import refuse_swapped
@@ -203,9 +201,6 @@ def decode(
     if isinstance(generator, Sequence) and len(generator) != len(prompts):
         raise UserError(f"{len(prompts)} prompts but {len(generator)} generators: give one each, or one for all")
     draws = torch_generator("generate", 0, device=model.device) if generator is None else generator
-    edits = uses_edit_tokens(model, options)
-    if edits and on_step is not None:
-        raise UserError("blocks with insertion and deletion are not shown step by step: leave on_step or edit out")
     if model.causal:
         if on_step is not None:
             raise UserError(f"{model.name or model.kind} is autoregressive: on_step applies to masked models only")
@@ -216,17 +211,11 @@ def decode(
     with model.lock, _weights_laid_out(model, options.steps or options.max_new_tokens):
         for first, last in _batches(model, prompts, options, batch, on_step is not None):
             own_draws = draws if isinstance(draws, torch.Generator) else list(draws[first:last])
-            decode_batch = decode_with_edits if edits else partial(_decode_batch, on_step=on_step, first=first)
-            part = decode_batch(model, prompts[first:last], options, own_draws)
+            part = _decode_batch(model, prompts[first:last], options, own_draws, on_step, first)
             found += part
             if on_batch is not None:
                 on_batch(first, part)
     return found
-
-
-def shows_steps(model: Model, options: DecodingOptions) -> bool:
-    """Whether `on_step` can be given."""
-    return not (model.causal or uses_edit_tokens(model, options))
 
 
 def _decode_batch(

@@ -28,7 +28,7 @@ REMOVED: dict[str, dict[str, str]] = {
     "family": {
         "DiffusionGemmaForBlockDiffusion": "it denoises from uniform noise, without masks",
         "NemotronLabsDiffusionModel": "our class was never compared with its original code",
-        "llada2.2": "its experts have a capacity, which our class does not know",
+        "LLaDA2.2": "its experts have a capacity, which our class does not know",
     },
     "weights": {"int4": "fp8"},
     "model": {"tiny-llada+ma": "tiny-llada+distracted+ma"},

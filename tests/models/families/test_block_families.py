@@ -14,7 +14,6 @@ from helpers.references import gated_mlp, rms_norm
 from helpers.tiny import (
     fast_dllm_net,
     llada2_net,
-    llada22_net,
     sdar_moe_net,
     sdar_net,
     tiny_fast_dllm,
@@ -39,7 +38,7 @@ from maskwise.models.checkpoints.configuration import read_config
 from maskwise.models.families import SDAR
 from maskwise.support.errors import UserError, UserNotice
 
-DENSE = [sdar_net, sdar_moe_net, fast_dllm_net, llada2_net, llada22_net]
+DENSE = [sdar_net, sdar_moe_net, fast_dllm_net, llada2_net]
 MODELS = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2]
 
 
@@ -79,22 +78,6 @@ def normalised_experts(s, name, x, config):
         chance = (s[f"{name}.gate.weight"] @ token).softmax(-1)
         chosen = chance.argsort(descending=True)[: config.num_experts_per_tok].tolist()
         out.append(sum(chance[e] / chance[chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen))
-    return torch.stack(out)
-
-
-def blockwise_experts(s, name, h, config):
-    """LLaDA2.2: the best experts of each block by the largest score of its tokens, then those of each token."""
-    score = (h @ s[f"{name}.gate.weight"].T).sigmoid()
-    biased, out = score + s[f"{name}.gate.expert_bias"], []
-    for place, token in enumerate(h):
-        first = place // config.block_size * config.block_size
-        worth = biased[first : first + config.block_size].max(dim=0).values.tolist()
-        admitted = sorted(range(config.num_experts), key=worth.__getitem__)[-config.expert_capacity :]
-        chosen = sorted(admitted, key=biased[place].tolist().__getitem__)[-config.num_experts_per_tok :]
-        output = sum(
-            score[place, e] / score[place, chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen
-        )
-        out.append(output * config.routed_scaling_factor + gated_mlp(s, f"{name}.shared_experts", token))
     return torch.stack(out)
 
 
@@ -151,8 +134,7 @@ def dense_llada2(net, ids):
         output = dense_heads(q, k, v, c.rope_parameters["rope_theta"], c.head_dim // 2, c.block_size)
         x = x + output @ s[f"{b}.attention.dense.weight"].T
         h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
-        experts = grouped_experts if c.expert_capacity is None else blockwise_experts
-        x = x + (gated_mlp(s, f"{b}.mlp", h) if n < c.first_k_dense_replace else experts(s, f"{b}.mlp", h, c))
+        x = x + (gated_mlp(s, f"{b}.mlp", h) if n < c.first_k_dense_replace else grouped_experts(s, f"{b}.mlp", h, c))
     return rms_norm(x, s["model.norm.weight"], c.rms_norm_eps) @ s["lm_head.weight"].T
 
 
@@ -164,16 +146,8 @@ def test_the_class_equals_the_dense_reference(make):
         if "norm" in name or name.endswith("bias"):
             parameter.uniform_(0.5, 2, generator=torch.Generator().manual_seed(2))
     ids = torch.randint(0, 64, (19,), generator=torch.Generator().manual_seed(1))
-    dense = dense_llada2 if make in (llada2_net, llada22_net) else dense_qwen
+    dense = dense_llada2 if make is llada2_net else dense_qwen
     torch.testing.assert_close(net(ids[None]).logits[0], dense(net, ids), atol=2e-4, rtol=1e-4)
-
-
-def test_block_routing_does_not_depend_on_the_other_sequences_of_a_batch():
-    model = mw.wrap(llada22_net())
-    sequences = [list(range(1, 1 + length)) for length in (5, 8, 19, 3)]
-    rows = [list(range(len(ids))) for ids in sequences]
-    for ids, asked, found in zip(sequences, rows, model.predict(sequences, rows), strict=True):
-        torch.testing.assert_close(found, model.predict([ids], [asked])[0], atol=1e-5, rtol=1e-5)
 
 
 # What a token sees

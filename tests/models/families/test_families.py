@@ -19,6 +19,7 @@ from helpers.tiny import (
     edit_config,
     fast_dllm_net,
     illada_net,
+    llada2_net,
     llada_moe_net,
     llada_net,
     qwen_net,
@@ -281,3 +282,11 @@ def test_a_family_of_0_2_is_refused_by_its_config_json(tmp_path, architecture):
     edit_config(tmp_path, architectures=[architecture])
     with pytest.raises(UserError, match=f"{architecture} was removed in 0.3"):
         mw.open(tmp_path)
+
+
+def test_llada2_2_is_refused_by_the_capacity_of_its_experts(tmp_path):
+    llada2_net().save_pretrained(tmp_path)
+    edit_config(tmp_path, expert_capacity=4)
+    for read in (mw.open, describe_checkpoint):
+        with pytest.raises(UserError, match=r"LLaDA2\.2 was removed in 0.3"):
+            read(str(tmp_path))

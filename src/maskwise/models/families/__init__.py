@@ -152,7 +152,7 @@ LLADA2 = _ours(
     title="block diffusion (LLaDA2)",
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
     default_block=32,
-    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; 2.2: descriptions of it",
+    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; no weight index at hand",
     experts=True,
     mask_id=156895,
     lora_targets=shapes.LLADA2_MAPS,
@@ -163,8 +163,6 @@ LLADA2 = _ours(
         Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, shapes.LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.0-flash-CAP", 102889697280, 32768, shapes.LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, shapes.LLADA2_FLASH),
-        Published("inclusionAI/LLaDA2.2-mini", 16255638528, 131072, {"max_position_embeddings": 131072}),
-        Published("inclusionAI/LLaDA2.2-flash", 102889697280, 131072, shapes.LLADA2_FLASH | shapes.LLADA22),
     ),
 )
 SDAR = _ours(

@@ -33,8 +33,6 @@ LLAMA3_8B = _LLAMA(4096, 14336, 32, 32, 8, vocab_size=128256)
 SMOLLM2 = _LLAMA(576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True)
 QWEN25_7B = sizes(3584, 18944, 28, 28, 4, model_type="qwen2", vocab_size=152064)
 
-LLADA22: ConfigFields = {"max_position_embeddings": 131072, "rope_theta": 3e6, "block_size": 32, "expert_capacity": 48}
-LLADA22 |= {"delete_token_id": 156930, "split_token_id": 156931}
 LLADA2_FLASH = sizes(4096, 9216, 32, 32, 4, moe_intermediate_size=1024)
 SDAR_1_7B = sizes(2048, 6144, 28, 16, 8, tie_word_embeddings=True)
 SDAR_4B: ConfigFields = {"hidden_size": 2560, "intermediate_size": 9728}
