@@ -13,8 +13,8 @@ from types import ModuleType
 _FOLDERS = {
     "": "support: errors files imports interrupts nearest processes progress randomness terminal",
     "models": "models.families: dream fast_dllm illada llada llada2 llada_moe sdar experts routing layers "
-    "quantise packing; models.checkpoints: adapters cards catalog configuration convert export fingerprint gguf "
-    "gguf_llama locations networks opening quantised_files saving verify; models.tokenizers: chat",
+    "quantise packing; models.checkpoints: adapters cards catalog configuration convert export fingerprint "
+    "locations networks opening quantised_files saving verify; models.tokenizers: chat",
     "training": "training.data: pairs documents",
 }
 _RENAMED = {

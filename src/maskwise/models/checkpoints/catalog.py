@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from maskwise.models.checkpoints.locations import (
+    configuration_of,
     embedded_models,
-    is_borrowing,
     locate_checkpoint,
     planted_in,
     read_object,
@@ -71,10 +71,10 @@ def describe_published(known: Published, family: Family) -> Checkpoint:
 
 def describe_embedded(name: str) -> Checkpoint:
     """Entry of an embedded model, from config.json and the weight file's header, which are the package's own."""
-    folder = locate_checkpoint(name)[0]
+    folder = configuration_of(name)
     settings = read_object(folder / "config.json")
     family = family_of_architecture(settings["architectures"][0]) or AUTOREGRESSIVE
-    if is_borrowing(folder):  # the weights may not be installed
+    if (folder / "shapes.json").exists():  # the weights may not be installed
         shapes = read_object(folder / "shapes.json")
     else:
         shapes = stored_shapes(folder / "model.safetensors")

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, LlamaConfig, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_settings
 from maskwise.models.checkpoints.locations import read_object
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, Family, family_of_architecture
 from maskwise.models.families.masked_lm import is_masked_lm
@@ -61,11 +60,10 @@ FROM_ONE = ("a number from 1 to 1e18", lambda v: _is_positive(v) and v >= 1)
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The fields of config.json, each of the type it must have."""
-    gguf = gguf_in(folder)
-    file = gguf or folder / "config.json"
+    file = folder / "config.json"
     if not file.exists():
         raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
-    settings = read_object(file) if gguf is None else llama_settings(gguf)
+    settings = read_object(file)
     _check_numbers(file, settings)
     return settings
 
@@ -159,8 +157,6 @@ def _read_config(folder: Path, family: Family) -> PreTrainedConfig:
         assert family.config_class is not None
         return imported(family.config_class).from_pretrained(folder)
     try:
-        if gguf_in(folder) is not None:
-            return LlamaConfig(**read_settings(folder))
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except StrictDataclassError as problem:
         reason = " ".join(str(problem).split())

@@ -15,8 +15,7 @@ from maskwise.models import register_families
 from maskwise.models.batch import Batch
 from maskwise.models.checkpoints import configuration, networks, placement
 from maskwise.models.checkpoints.adapter_base import check_bases
-from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts, weights_folder
+from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class, masked_lm
 from maskwise.models.finite import refuse_nonfinite_weights
@@ -96,8 +95,7 @@ def open(
     stored = placement.pick_dtype(dtype, place, settings)
     shared = tensor_parallel > 1
     if device_map is not None or shared:
-        gguf = gguf_in(weights_folder(folder)) is not None
-        placement.refuse_with_spread(settings, weights, gguf, len(adapters), device_map is not None, shared)
+        placement.refuse_with_spread(settings, weights, len(adapters), device_map is not None, shared)
     if weights is not None:
         stored = placement.quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
     with configuration.as_described(folder):

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_unknown_device, weights_folder
+from maskwise.models.checkpoints.locations import DTYPE_NAMES, refuse_unknown_device
 from maskwise.models.checkpoints.networks import weight_shapes
 from maskwise.support.errors import UserError
 
@@ -64,8 +63,7 @@ def quantisable_dtype(
     from maskwise.models.families.quantise import refuse_experts, refuse_unfit
 
     refuse_unfit(weights, device)
-    if gguf_in(weights_folder(folder)) is None:  # of GGUF files a Llama's alone are read
-        refuse_experts(weights, weight_shapes(folder))
+    refuse_experts(weights, weight_shapes(folder))
     if settings.get("quantization_config") is not None:
         raise UserError(f"{name} is quantised already: leave --weights {weights} out")
     if device.type != "cuda":
@@ -156,7 +154,7 @@ def _beside(net: nn.Module, path: str) -> list[str]:
 
 
 def refuse_with_spread(
-    settings: dict[str, Any], weights: str | None, gguf: bool, adapters: int, mapped: bool, shared: bool
+    settings: dict[str, Any], weights: str | None, adapters: int, mapped: bool, shared: bool
 ) -> None:
     """Refuses checkpoints and options that need all weights on one device.
     mapped: with a device map; shared: by the processes of --tensor-parallel."""
@@ -165,7 +163,7 @@ def refuse_with_spread(
         raise UserError("--device-map and --tensor-parallel exclude each other: leave one out")
     if weights is not None:
         raise UserError(f"--weights {weights} needs all weights on one device: leave it or {option} out")
-    if gguf or settings.get("quantization_config") is not None:
+    if settings.get("quantization_config") is not None:
         raise UserError(f"{option} is for safetensors that are not quantised: leave it out, or open the original")
     if adapters > mapped:
         raise UserError(f"{option} takes {'one' if mapped else 'no'} adapter: export the model with it first")
