@@ -325,7 +325,7 @@ def passes_over_blocks(options: Mapping[str, Any], length: int, block: int) -> i
 
 def model_for(mitigation: Mitigation, model: Model, adapters: Sequence[TunedAdapter]) -> Model | None:
     """The model that a mitigation decodes with, None where it cannot be had."""
-    if mitigation.biased and (not model.attention_readable or model.family.framed):
+    if mitigation.biased and not model.attention_readable:
         return None
     if mitigation.tuned is None:
         return model

@@ -173,7 +173,7 @@ class ModelInterface(nn.Module):
     @torch.no_grad()
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
         """`hidden` with attention restricted to the keys of each row's group, in every layer. [T, d]"""
-        if self.causal or self.block is not None or self.family.framed or not self.attention_readable:
+        if self.causal or self.block is not None or not self.attention_readable:
             raise UserError(f"attention can be cut in {MASKED_DIFFUSION} only: open a checkpoint of theirs")
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")
@@ -340,7 +340,9 @@ class ModelInterface(nn.Module):
     def _watched(self, index: Tensor, run: Callable[[Watch], Tensor]) -> tuple[Tensor, list[Tensor]]:
         """What `run` gives, and the attention of the rows index in each layer, with the heads of all processes."""
         if not self.attention_readable:
-            raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
+            raise UserError(
+                f"attention weights of a {self.family.title} cannot be read: open a LLaDA, Dream or AR model"
+            )
         watch = Watch(index)
         with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             found = run(watch)

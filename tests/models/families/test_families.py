@@ -36,7 +36,7 @@ from maskwise.models.checkpoints.catalog import (
 from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint
 from maskwise.models.checkpoints.networks import network_without_weights
 from maskwise.models.families import AUTOREGRESSIVE, DREAM, FAMILIES, WRAPPED, family_of_class
-from maskwise.models.families.masked_lm import SpecialTokens, context_length
+from maskwise.models.families.padded import SpecialTokens, context_length
 from maskwise.models.peft_access import linear_targets
 from maskwise.support.errors import UserError
 from maskwise.support.imports import imported

@@ -105,7 +105,7 @@ def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMI
 def _described(name: str, folder: Path, family: Family) -> Checkpoint:
     from maskwise.models.checkpoints.configuration import find_mask_id, find_shift, read_config, refuse_own_attention
     from maskwise.models.checkpoints.networks import network_without_weights
-    from maskwise.models.families.masked_lm import context_length
+    from maskwise.models.families.padded import context_length
     from maskwise.models.tokenizers.tokenizer import load_tokenizer
 
     config = read_config(folder, family)

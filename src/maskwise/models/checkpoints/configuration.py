@@ -15,7 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from maskwise.models.checkpoints.locations import read_object
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, Family, family_of_architecture
-from maskwise.models.families.masked_lm import is_masked_lm
+from maskwise.models.families.padded import is_masked_lm
 from maskwise.support.errors import UserError, UserNotice, first_line
 from maskwise.support.files import short_json
 from maskwise.support.imports import imported

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from maskwise.models.checkpoints import configuration, networks, placement
 from maskwise.models.checkpoints.adapter_base import check_bases
 from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts
 from maskwise.models.checkpoints.quantised_files import refuse_uninstalled_quantiser
-from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class, masked_lm
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class, padded
 from maskwise.models.finite import refuse_nonfinite_weights
-from maskwise.models.forward import RAGGED, largest_difference, padded_body
+from maskwise.models.forward import RAGGED, largest_difference
 from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
 from maskwise.models.tensor_parallel import join_replica, refuse_indivisible
@@ -174,13 +173,14 @@ def as_model(
         shift = configuration.find_shift(net.config, family)
     body, frame = imported(family.body), None
     if family.framed:
-        body, frame = body.of(net.config, tokenizer), masked_lm.frame_of(tokenizer)
+        frame = padded.frame_of(tokenizer)
+        body = body(frame)
     if family.framed and net._supports_sdpa:
         net.set_attn_implementation("sdpa")
     elif not family.native and not family.framed:
         configuration.refuse_own_attention(net)
         net.set_attn_implementation(RAGGED)
-    positions = masked_lm.context_length(net, tokenizer) if family.framed else config.max_position_embeddings
+    positions = padded.context_length(net, tokenizer) if family.framed else config.max_position_embeddings
     model = Model(
         net,
         body,
@@ -204,7 +204,7 @@ def as_model(
 def family_of_network(net: PreTrainedModel, families: tuple[Family, ...] = BUILT_IN) -> Family:
     """The family of a network's class; of transformers' own classes the masked or the causal language models."""
     found = family_of_class(type(net), families)
-    return found or (MASKED_LM if masked_lm.is_masked_lm(type(net).__name__) else AUTOREGRESSIVE)
+    return found or (MASKED_LM if padded.is_masked_lm(type(net).__name__) else AUTOREGRESSIVE)
 
 
 @checked_arguments
@@ -253,9 +253,9 @@ def wrap(
     if mask_id is not None and not 0 <= mask_id < known:
         raise UserError(f"mask_id {mask_id} is outside 0..{known - 1}: give the model's mask token")
     framed = head is None and not causal and family_of_network(bare, families).framed
-    if framed and tokenizer is not None and not masked_lm.frame_of(tokenizer):
+    if framed and tokenizer is not None and not padded.frame_of(tokenizer):
         tokenizer = deepcopy(tokenizer)  # the caller's keeps writing its special tokens
-        masked_lm.take_frame(tokenizer)
+        padded.take_frame(tokenizer)
     if framed or family_of_class(type(bare), families) is not None:
         native = as_model(bare, tokenizer, type(bare).__name__, mask_id, shift, families)
         configuration.note_odd_mask(bare, tokenizer, mask_id)
@@ -264,7 +264,7 @@ def wrap(
     positions = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
     model = Model(
         hf_model,
-        partial(padded_body, head_inside=bare.get_output_embeddings() in bare.base_model.modules()),
+        padded.PaddedBody(own_head=head is not None),
         family=WRAPPED,
         window=positions,
         shift=causal if shift is None else shift,
@@ -289,7 +289,7 @@ def rounding_tolerance(dtype: torch.dtype) -> float:
 
 
 @torch.no_grad()
-def refuse_if_different(model: Model, problem: str, frame: masked_lm.SpecialTokens | None = None) -> None:
+def refuse_if_different(model: Model, problem: str, frame: padded.SpecialTokens | None = None) -> None:
     """Compares the logits of the model interface with those of the class's own forward on a few tokens."""
     ids = [token % model.vocab for token in range(1, 8)]
     batch = Batch.pack([ids], model.device)

@@ -55,7 +55,7 @@ class Family:
     layers_compile: bool = False  # torch.compile of the layers pays on long work
     cuda_graphs: bool = True  # passes can be recorded, unless a module says that it waits for the device
     attention_readable: bool = True
-    framed: bool = False  # its inputs stand between special tokens, [CLS] text [SEP] (masked_lm.py)
+    framed: bool = False  # its inputs stand between special tokens, [CLS] text [SEP] (padded.py)
     canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
     published: tuple[Published, ...] = ()
 
@@ -238,9 +238,10 @@ MASKED_LM = _auto_class(
     name="masked-lm",
     title="masked language model",
     net_class="transformers:AutoModelForMaskedLM",
-    body="maskwise.models.families.masked_lm:MaskedLMBody",
+    body="maskwise.models.families.padded:PaddedBody",
     framed=True,
     cuda_graphs=False,
+    attention_readable=False,
     published=(
         Published("google-bert/bert-base-uncased", 109514298, 510, shapes.BERT_BASE, shapes.BERT_MAPS),
         Published("FacebookAI/roberta-base", 124697433, 510, shapes.ROBERTA_BASE, shapes.ROBERTA_MAPS),
@@ -250,7 +251,7 @@ MASKED_LM = _auto_class(
 WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the user
     name="wrapped",
     title="wrapped transformers model",
-    body="maskwise.models.forward:padded_body",
+    body="maskwise.models.families.padded:PaddedBody",
     cuda_graphs=False,  # an unknown model may wait for the device
     attention_readable=False,
     canvas_cache=False,

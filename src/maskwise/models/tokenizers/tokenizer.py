@@ -7,7 +7,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from maskwise.models.checkpoints.locations import tokenizer_file
 from maskwise.models.families import Family
-from maskwise.models.families.masked_lm import take_frame
+from maskwise.models.families.padded import take_frame
 from maskwise.models.tokenizers.tokenizer_limits import refuse_unbounded
 from maskwise.support.errors import UserError
 from maskwise.support.files import damaged, parse_json, read_bytes
