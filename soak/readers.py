@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file
-from tests.helpers.gguf_files import llama_fields, llama_tensors, vocabulary, write_gguf
-from transformers import LlamaConfig, LlamaForCausalLM
 
 import maskwise as mw
 from maskwise.advice.search_folder import begin, read_answers, read_plan
@@ -22,7 +20,6 @@ from maskwise.decoding.score import score_requests
 from maskwise.models import LLaDAConfig, LLaDAModelLM
 from maskwise.models.checkpoints.catalog import describe_checkpoint
 from maskwise.models.checkpoints.export import _refuse_outside_links, beside_the_weights
-from maskwise.models.checkpoints.gguf import read_gguf
 from maskwise.models.checkpoints.locations import ZOO
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.probes.text import load_text
@@ -84,8 +81,6 @@ def readers() -> list[Reader]:
         Reader("open", _checkpoint, (*checkpoint, "config.json", "tokenizer_config.json"), _opened, 3),
         Reader("index", _sharded, ("model.safetensors.index.json", "part.safetensors"), _opened, 2),
         Reader("adapter", _adapter, ("adapter_config.json", "adapter_model.safetensors"), _adapted, 2),
-        Reader("gguf header", _gguf, ("model.gguf",), _gguf_read),
-        Reader("gguf", _gguf, ("model.gguf",), _opened, 2),
         Reader("documents", _documents, ("documents.jsonl",), documents("documents.jsonl", "documents"), 4),
         Reader("plain documents", _documents, ("documents.txt",), documents("documents.txt", "full")),
         Reader("pairs", _pairs, ("pairs.jsonl",), tokenized),
@@ -148,14 +143,6 @@ def _sharded(folder: Path) -> None:
 def _adapter(folder: Path) -> None:
     for file in (ZOO / "tiny-llada+ma").iterdir():
         shutil.copyfile(file, folder / file.name)
-
-
-def _gguf(folder: Path) -> None:
-    """A Llama of two small layers in the formats of the published file."""
-    tokens = vocabulary()
-    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 64}
-    net = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokens), num_attention_heads=2, num_key_value_heads=1, **small))
-    write_gguf(folder / "model.gguf", llama_fields(net, tokens), llama_tensors(net))
 
 
 def _documents(folder: Path) -> None:
@@ -360,11 +347,6 @@ def _opened(folder: Path) -> Any:
     model = open_model(folder, device="cpu")
     model.predict([[1, 2, 3]], [[1]])
     return encode_prompts(model, ["Hello"], None) if model.tokenizer is not None else None
-
-
-def _gguf_read(folder: Path) -> Any:
-    file = read_gguf(folder / "model.gguf")
-    return [file.read(name) for name in file.tensors]
 
 
 def _page(folder: Path) -> Any:

@@ -20,7 +20,6 @@ EXTRAS = {
     "lm_eval": "lm-eval",
     "datasets": "lm-eval",
     "pandas": "frame",
-    "gguf": "gguf",
     "gradio": "studio",
     "fastapi": "studio",
     "uvicorn": "studio",

@@ -19,8 +19,6 @@ from maskwise.models import (
     LLaDAModelLM,
     LLaDAMoEConfig,
     LLaDAMoEModelLM,
-    NemotronLabsDiffusionConfig,
-    NemotronLabsDiffusionModel,
     SDARConfig,
     SDARForCausalLM,
     SDARMoeConfig,
@@ -98,18 +96,6 @@ def fast_dllm_net(seed: int = 0, vocab: int = 64, **more) -> Fast_dLLM_QwenForCa
     return Fast_dLLM_QwenForCausalLM(FastDLLMConfig(**common_settings(vocab, **(settings | more)))).eval()
 
 
-YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
-        "mscale_all_dim": 1.0, "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.1}  # fmt: skip
-
-
-def nemotron_net(seed: int = 0, vocab: int = 64, **more) -> NemotronLabsDiffusionModel:
-    """Queries grow from position 16 on."""
-    torch.manual_seed(seed)
-    settings = {"mask_token_id": vocab - 1, "head_dim": 16, "block_size": 8, "rope_parameters": YARN}
-    config = NemotronLabsDiffusionConfig(**common_settings(vocab, **(settings | more)))
-    return NemotronLabsDiffusionModel(config).eval()
-
-
 def llada2_net(seed: int = 0, vocab: int = 64, **more) -> LLaDA2MoeModelLM:
     """Three layers, the first without experts; 8 experts in 4 groups of which 2 are kept; biases that matter."""
     torch.manual_seed(seed)
@@ -128,11 +114,6 @@ def llada2_net(seed: int = 0, vocab: int = 64, **more) -> LLaDA2MoeModelLM:
         if name.endswith("expert_bias"):
             buffer.normal_(std=0.3)
     return net
-
-
-def llada22_net(seed: int = 0, **more) -> LLaDA2MoeModelLM:
-    """Block routing: of 8 experts a block admits 4. Tokens 61 and 62 edit."""
-    return llada2_net(seed, expert_capacity=4, delete_token_id=61, split_token_id=62, **more)
 
 
 def qwen_net(seed: int = 0, **more) -> Qwen2ForCausalLM:
@@ -169,10 +150,6 @@ def tiny_fast_dllm(seed: int = 0, tokenizer=None, **more) -> Model:
     return as_model(fast_dllm_net(seed, **more), tokenizer, "tiny random Fast-dLLM v2")
 
 
-def tiny_nemotron(seed: int = 0, tokenizer=None, **more) -> Model:
-    return as_model(nemotron_net(seed, **more), tokenizer, "tiny random Nemotron-Labs-Diffusion")
-
-
 def tiny_llada2(seed: int = 0, tokenizer=None, **more) -> Model:
     return as_model(llada2_net(seed, **more), tokenizer, "tiny random LLaDA2")
 
@@ -185,7 +162,7 @@ def tiny_ar(seed: int = 0, tokenizer=None, **more) -> Model:
     return as_model(qwen_net(seed, **more), tokenizer, "tiny random Qwen2")
 
 
-BLOCKWISE = (tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2, tiny_nemotron)
+BLOCKWISE = (tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2)
 EVERY_FAMILY = (tiny_llada, tiny_illada, tiny_dream, tiny_llada_moe, tiny_ar, *BLOCKWISE)
 
 

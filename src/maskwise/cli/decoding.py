@@ -68,7 +68,6 @@ def generate(
     with collection_paused():
         from maskwise.decoding.checks import note_on_cache, refuse_by_configuration
         from maskwise.decoding.generate import generate as generate_texts
-        from maskwise.decoding.generate import shows_steps
         from maskwise.decoding.live_canvas import decoding_display
         from maskwise.models.checkpoints.opening import opened_model
 
@@ -81,7 +80,7 @@ def generate(
         opened.compile_layers()
     live = (
         open_console()
-        if sys.stdout is not None and sys.stdout.isatty() and not (plain or json) and shows_steps(opened, chosen)
+        if sys.stdout is not None and sys.stdout.isatty() and not (plain or json) and not opened.causal
         else None
     )
     if prompt is None and file is None and live is None and not json:

@@ -1,4 +1,4 @@
-"""Autoregressive models and DiffusionGemma generate through transformers' own `generate`."""
+"""Autoregressive models generate through transformers' own `generate`."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +10,9 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from maskwise.decoding.checks import check_prompts, end_tokens
-from maskwise.decoding.loop import decoded_text
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.sampling import Chance, OneEach, gumbel, sharpen
 from maskwise.models.finite import refuse_nonfinite_rows
-from maskwise.models.generation import Generation
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
 
@@ -114,64 +112,3 @@ def until_end(ids: list[int], ends: set[int]) -> list[int]:
         if token in ends:
             return ids[: place + 1]
     return ids
-
-
-# DiffusionGemma. Each step of its own sampler draws a canvas, keeps the tokens within an entropy bound and replaces the
-# others by new random tokens; its temperatures, steps and entropy bound are those of the checkpoint's
-# generation_config.json (Ben-Hamu et al., arXiv 2505.24857). It is used where all other options have their defaults.
-
-OWN_OPTIONS = ("max_new_tokens", "early_stop", "end_ids", "chat")  # those that its own sampler takes
-
-
-def uses_own_sampler(model: Model, prompts: Sequence[Sequence[int]], options: DecodingOptions, watched: bool) -> bool:
-    """watched: a callback wants to see each step, which our loop shows."""
-    if not model.family.noised or watched or any(model.mask_id in prompt for prompt in prompts):
-        return False
-    return all(getattr(options, one.name) == one.default for one in fields(options) if one.name not in OWN_OPTIONS)
-
-
-@torch.no_grad()
-def sample_canvases(
-    model: Model, prompts: Sequence[list[int]], options: DecodingOptions, draws: torch.Generator | list[torch.Generator]
-) -> list[Generation]:
-    """The new tokens of each prompt, sampled alone, so that they do not depend on the others."""
-    if options.max_new_tokens < 1:
-        raise UserError("max_new_tokens 0 leaves nothing to generate: give 1 or more")
-    check_prompts(model, prompts, options.max_new_tokens)
-    ends = list(end_tokens(model) if options.end_ids is None else options.end_ids) if options.early_stop else []
-    size, found = model.core.config.canvas_length, []
-    for number, prompt in enumerate(prompts):
-        generator = draws if isinstance(draws, torch.Generator) else draws[number]
-        seed = int(torch.randint(2**31, (1,), generator=generator, device=generator.device))
-        steps = _StepCounter()
-        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
-            torch.manual_seed(seed)  # its sampler draws from torch's global generators
-            out = model.core.generate(  # type: ignore[operator]
-                input_ids=torch.tensor([prompt], device=model.device),
-                max_new_tokens=options.max_new_tokens,
-                eos_token_id=ends or None,
-                pad_token_id=None,
-                streamer=steps,
-            )
-        new = until_end(out.sequences[0, len(prompt) :][: options.max_new_tokens].tolist(), set(ends))
-        order = [steps.ends[place // size + 1] - 1 for place in range(len(new))]
-        found.append(Generation(new, decoded_text(model, new), steps.count, order, [*prompt, *new]))
-    return found
-
-
-class _StepCounter:
-    """A streamer of transformers that counts denoising steps. ends: how many there were when the prompt and each canvas
-    were done; every token may change until the last step of its canvas."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.ends: list[int] = []
-
-    def put_draft(self, value: torch.Tensor) -> None:
-        self.count += 1
-
-    def put(self, value: torch.Tensor) -> None:
-        self.ends.append(self.count)
-
-    def end(self) -> None:
-        pass

@@ -39,10 +39,6 @@ def check_request(model: Model, prompts: Sequence[Sequence[int]], options: Decod
     """The options with the model's own end tokens filled in, or a UserError that says why they do not fit."""
     if model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
-    if model.family.noised:  # these need embeddings, predictions of committed tokens or a masked prompt
-        for name in ("soft_mask", "edit", "guidance"):
-            if getattr(options, name):
-                raise UserError(f"{model.name or model.kind} has no mask token: {name} does not apply, leave it out")
     options = for_model(model, options)
     inside = [sum(token == model.mask_id for token in prompt) for prompt in prompts]
     options.check_masks(inside, model.block is not None)
@@ -58,7 +54,7 @@ def for_model(model: Model, options: DecodingOptions) -> DecodingOptions:
     """The options with the model's own block size, if it is a block diffusion model."""
     if model.block is None:
         return options
-    _check_blocks(model.family, model.block, model.name or model.kind, options)
+    _check_blocks(model.family, model.block, options)
     return options if options.block is not None or options.max_new_tokens == 0 else replace(options, block=model.block)
 
 
@@ -68,15 +64,13 @@ def refuse_by_configuration(name: str, options: DecodingOptions) -> None:
     family = read_family(folder)
     seen = configured_block(folder, family)
     if seen is not None:
-        _check_blocks(family, seen, name, options)
+        _check_blocks(family, seen, options)
 
 
-def _check_blocks(family: Family, seen: int, name: str, options: DecodingOptions) -> None:
+def _check_blocks(family: Family, seen: int, options: DecodingOptions) -> None:
     """seen: tokens of a block after which the model sees nothing."""
     if options.canvas in ("fixed", "window"):
         raise UserError(f"the model sees no masks after its block of {seen} tokens: leave canvas {options.canvas} out")
-    if options.edit is not None and family.causal_context:
-        raise UserError(f"{name} reads a block without masks from left to right: leave edit out")
     if options.block is not None and seen % options.block:
         raise UserError(
             f"block {options.block} does not divide the model's blocks of {seen} tokens "

@@ -4,13 +4,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 import torch
 
-from maskwise.decoding.autoregressive import check_causal, continue_causal, sample_canvases, uses_own_sampler
+from maskwise.decoding.autoregressive import check_causal, continue_causal
 from maskwise.decoding.canvas import Block, plan
 from maskwise.decoding.checks import check_request, for_model
 from maskwise.decoding.divergence import Divergence, check_divergence
@@ -21,7 +20,6 @@ from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
 from maskwise.decoding.prompt_ids import encode_prompts, listed_prompts, note_other_masks
 from maskwise.decoding.strategies import Strategy
-from maskwise.decoding.strategies.levenshtein import decode_with_edits, uses_edit_tokens
 from maskwise.decoding.traces import recorded_settings, trace_file, trace_of
 from maskwise.models.batch import passes
 from maskwise.models.checkpoints.locations import refuse_swapped
@@ -155,8 +153,6 @@ def _recorded(
             copies = [one.clone_state() for one in each]
             same_draws = copies[0] if isinstance(generator, torch.Generator) else copies
         found = Generations(model=model.name or model.kind, settings=recorded_settings(model, options))
-        if uses_own_sampler(model, ids, options, on_step is not None):
-            found.settings |= {"sampler": "transformers"}
 
         def keep(first: int, generations: list[Generation]) -> None:
             traces = [
@@ -199,31 +195,21 @@ def decode(
     if isinstance(generator, Sequence) and len(generator) != len(prompts):
         raise UserError(f"{len(prompts)} prompts but {len(generator)} generators: give one each, or one for all")
     draws = torch_generator("generate", 0, device=model.device) if generator is None else generator
-    own, edits = False, uses_edit_tokens(model, options)
-    if edits and on_step is not None:
-        raise UserError("blocks with insertion and deletion are not shown step by step: leave on_step or edit out")
     if model.causal:
         if on_step is not None:
             raise UserError(f"{model.name or model.kind} is autoregressive: on_step applies to masked models only")
         check_causal(model, prompts, options)
-    elif not (own := uses_own_sampler(model, prompts, options, on_step is not None)):
+    else:
         options = check_request(model, prompts, options)
     found: list[Generation] = []
     with model.lock, _weights_laid_out(model, options.steps or options.max_new_tokens):
         for first, last in _batches(model, prompts, options, batch, on_step is not None):
             own_draws = draws if isinstance(draws, torch.Generator) else list(draws[first:last])
-            ours = decode_with_edits if edits else partial(_decode_batch, on_step=on_step, first=first)
-            decode_batch = sample_canvases if own else ours
-            part = decode_batch(model, prompts[first:last], options, own_draws)
+            part = _decode_batch(model, prompts[first:last], options, own_draws, on_step, first)
             found += part
             if on_batch is not None:
                 on_batch(first, part)
     return found
-
-
-def shows_steps(model: Model, options: DecodingOptions) -> bool:
-    """Whether `on_step` can be given and does not change the sampler (DiffusionGemma's own shows no steps)."""
-    return not (model.causal or uses_edit_tokens(model, options) or uses_own_sampler(model, (), options, False))
 
 
 def _decode_batch(

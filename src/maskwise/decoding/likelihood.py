@@ -11,8 +11,7 @@ uniform in 1..n and M uniform among the sets of that size. Then
 "exact" is the exact value of what monte-carlo estimates, not the exact likelihood. A one-token answer has one M and one
 forward pass, and all three agree. For an autoregressive model the chain rule is the likelihood, in one pass. For a
 block diffusion model, whose tokens see no later block, the log-likelihood is the sum over its blocks, each estimated so
-given those before it. A model without a mask token, whose open positions hold random tokens, cannot tell which tokens
-of a set are given: only the chain rule is a likelihood there.
+given those before it.
 """
 
 import warnings
@@ -133,8 +132,6 @@ def log_likelihoods(
         raise UserError(f"{samples} samples and {masks} masks: samples are 1 or more, masks 0 or more")
     if model.causal and (method not in ("auto", "chain") or masks):
         raise UserError(f"{model.name or model.kind} is autoregressive: it has no masks, and only the chain rule")
-    if model.family.noised and method not in ("auto", "chain"):
-        raise UserError(f"{model.name or model.kind} has no mask token: only the chain rule applies (--method chain)")
     if not model.causal and model.mask_id is None:
         raise UserError(f"{model.name or model.kind} has no mask token: open a masked diffusion model or pass mask_id")
     pairs = [encode_pair(model, prompt, answer) for prompt, answer in requests]
@@ -197,7 +194,7 @@ def _parts(request: int, prompt: list[int], answer: list[int], masks: int, block
 
 def _method(model: Model, method: str, n: int, samples: int) -> str:
     """The estimator for an answer of n tokens."""
-    if model.causal or model.family.noised:
+    if model.causal:
         return "chain"
     if method == "auto":
         return "exact" if 2**n - 1 <= samples else "monte-carlo"

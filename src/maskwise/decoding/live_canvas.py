@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from maskwise.decoding.generate import Snapshot, shows_steps
+from maskwise.decoding.generate import Snapshot
 from maskwise.decoding.options import DecodingOptions
 from maskwise.models.model import Model
 from maskwise.support.progress import progress_bar
@@ -85,7 +85,7 @@ def decoding_display(
             yield canvas.show
         return
     with progress_bar(terminal_only=True) as bar:
-        if not shows_steps(model, options):
+        if model.causal:
             bar.add_task("Decoding prompts", total=None)
             yield None
             return

@@ -90,8 +90,7 @@ class DecodingOptions:
     edit: float | None = _option(
         None,
         "Token editing, for adaptive strategies: replace a committed token of the active block if another one has "
-        "a probability above this. Published values: LLaDA2.1: 0.9, with threshold=0.95; LLaDA2.2, which can also "
-        "insert and delete tokens: 0, with threshold=0.5.",
+        "a probability above this. Published values: LLaDA2.1: 0.9, with threshold=0.95.",
         True,
     )
     vote: str | None = _option(

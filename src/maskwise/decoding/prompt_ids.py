@@ -72,7 +72,7 @@ def note_other_masks(model: Model, prompts: Sequence[object], fills_only: bool) 
     fills_only: nothing else was asked for, so that it is refused.
     """
     tokenizer, mask_id = model.tokenizer, model.mask_id
-    if tokenizer is None or model.family.noised:
+    if tokenizer is None:
         return
     own = None if mask_id is None else tokenizer.convert_ids_to_tokens(mask_id) or f"token {mask_id}"
     found = [one[0] for text in prompts if isinstance(text, str) for one in MASK_LIKE.finditer(text)]

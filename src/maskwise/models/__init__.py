@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from maskwise.models.families.llada import LLaDAConfig, LLaDAModelLM
     from maskwise.models.families.llada2 import LLaDA2Config, LLaDA2MoeModelLM
     from maskwise.models.families.llada_moe import LLaDAMoEConfig, LLaDAMoEModelLM
-    from maskwise.models.families.nemotron import NemotronLabsDiffusionConfig, NemotronLabsDiffusionModel
     from maskwise.models.families.sdar import SDARConfig, SDARForCausalLM, SDARMoeConfig, SDARMoeForCausalLM
 
 MODEL_CLASSES = {
@@ -29,8 +28,7 @@ MODEL_CLASSES = {
 
 __all__ = ["DreamConfig", "DreamModel", "FastDLLMConfig", "Fast_dLLM_QwenForCausalLM", "embedded_models"]
 __all__ += ["ILLaDAConfig", "ILLaDAForCausalLM", "LLaDA2Config", "LLaDA2MoeModelLM", "LLaDAConfig", "LLaDAModelLM"]
-__all__ += ["LLaDAMoEConfig", "LLaDAMoEModelLM", "NemotronLabsDiffusionConfig", "NemotronLabsDiffusionModel"]
-__all__ += ["SDARConfig", "SDARForCausalLM", "SDARMoeConfig", "SDARMoeForCausalLM"]
+__all__ += ["LLaDAMoEConfig", "LLaDAMoEModelLM", "SDARConfig", "SDARForCausalLM", "SDARMoeConfig", "SDARMoeForCausalLM"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The forward pass: hidden states by our own classes, a causal class of transformers or any other model; the head."""
+"""The forward pass: hidden states by our own classes or a causal class of transformers; the head."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from maskwise.models.attention.ragged import Layout, attend, grid_places
+from maskwise.models.attention.ragged import Layout, attend
 from maskwise.models.batch import Batch
 from maskwise.models.peft_access import embed_ids
 from maskwise.support.errors import UserError
@@ -39,28 +39,6 @@ def causal_body(net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
         use_cache=False,
         ragged=layout,
     ).last_hidden_state[0]
-
-
-def padded_body(net: PreTrainedModel, batch: Batch, layout: Layout, head_inside: bool = False) -> Tensor:
-    """Any other model: right-padded rows and an attention mask, the call every transformers model understands.
-
-    head_inside: the body holds the head, as in LLaDA's own file, and returns logits: its hidden states are asked for.
-    """
-    sequences, longest = len(batch.offsets) - 1, batch.longest
-    flat = batch.ids if batch.embeds is None else batch.embeds
-    assert flat is not None
-    places = grid_places(batch.offsets, longest, batch.tokens)
-    grid = flat.new_zeros(sequences * longest, *flat.shape[1:]).index_copy(0, places, flat)
-    seen = torch.zeros(sequences * longest, dtype=torch.int64, device=flat.device).index_fill(0, places, 1)
-    name = "input_ids" if batch.embeds is None else "inputs_embeds"
-    given = {name: grid.unflatten(0, (sequences, longest)), "attention_mask": seen.view(sequences, longest)}
-    found = net.base_model(**given, **({"output_hidden_states": True} if head_inside else {}))
-    hidden = getattr(found, "last_hidden_state", None)
-    if hidden is None and getattr(found, "hidden_states", None):
-        hidden = found.hidden_states[-1]
-    if hidden is None:
-        raise UserError(f"{type(net.base_model).__name__}, the body, returns no last_hidden_state: let it return one")
-    return hidden.flatten(0, 1)[places]
 
 
 def _ragged_attention(module, query, key, value, attention_mask, scaling=None, ragged=None, **rest):  # type: ignore[no-untyped-def]

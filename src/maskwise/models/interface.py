@@ -162,7 +162,7 @@ class ModelInterface(nn.Module):
     @torch.no_grad()
     def hidden_of_groups(self, batch: Batch, groups: Sequence[RowGroup]) -> Tensor:
         """`hidden` with attention restricted to the keys of each row's group, in every layer. [T, d]"""
-        if self.causal or self.block is not None or self.family.framed or not self.attention_readable:
+        if self.causal or self.block is not None or not self.attention_readable:
             raise UserError(f"attention can be cut in {MASKED_DIFFUSION} only: open a checkpoint of theirs")
         if sum(len(group.rows) for group in groups) != batch.tokens:
             raise ValueError("every row of the batch must be in exactly one group")
@@ -174,8 +174,6 @@ class ModelInterface(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Input embeddings, [n] -> [n, d]; a batch takes them instead of ids."""
-        if self.family.noised:
-            raise UserError(f"{self.name or self.kind} takes token ids only: nothing can be done with embeddings")
         return embed_ids(self.core, ids)
 
     def new_cache(self, lengths: Sequence[int]) -> KeyValues:
@@ -194,16 +192,11 @@ class ModelInterface(nn.Module):
         return KeyValues(offsets.to(self.device), max(lengths), total, layers)
 
     def _layout(self, batch: Batch, cache: KeyValues | None, watched: bool = False) -> Layout:
-        own_attention = self.causal or not self.family.native or self.family.noised
+        own_attention = self.causal or not self.family.native
         if batch.block is not None and (own_attention or cache is not None):
             raise UserError(f"attention over blocks is for {MASKED_DIFFUSION}: {self.name} is none of them")
         block = self.block if batch.block is None else batch.block
-        masked = None
-        if self.family.causal_context and batch.block is None:
-            if batch.ids is None:
-                raise ValueError(f"{self.kind} is read by where its masks stand: pass the ids with the embeddings")
-            masked = batch.ids.eq(self.mask_id)  # type: ignore[arg-type]
-        return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched, masked)
+        return layout_of(batch, cache, block, self.causal, self._has_ragged_kernels(batch), watched)
 
     def _has_ragged_kernels(self, batch: Batch) -> bool:
         """Not where a caller has turned flash attention off, as torch's `sdpa_kernel(SDPBackend.MATH)` does."""
@@ -269,7 +262,7 @@ class ModelInterface(nn.Module):
         else:
             logits = float_product(rows, self.head_weight)
             logits = logits if self._head_bias is None else logits + self._head_bias.float()
-        if self.mask_id is None or self.family.noised:
+        if self.mask_id is None:
             return logits
         if logits.requires_grad:
             forbidden = torch.full((1,), self.mask_id, device=logits.device)  # filled there: no copy from the host
@@ -335,7 +328,9 @@ class ModelInterface(nn.Module):
     def _watched(self, index: Tensor, run: Callable[[Watch], Tensor]) -> tuple[Tensor, list[Tensor]]:
         """What `run` gives, and the attention of the rows index in each layer."""
         if not self.attention_readable:
-            raise UserError("attention weights of a wrapped model cannot be read: open a LLaDA, Dream or AR checkpoint")
+            raise UserError(
+                f"attention weights of a {self.family.title} cannot be read: open a LLaDA, Dream or AR model"
+            )
         watch = Watch(index)
         with self.lock, torch.compiler.set_stance("force_eager"):  # a compiled layer cannot hand out what it saw
             found = run(watch)

@@ -150,7 +150,7 @@ class Model(ModelInterface):
                 f"{what} has {len(sequence)} tokens but the context length of {self.name or self.kind} is "
                 f"{self.window}: shorten it"
             )
-        known = stored_weight(self.core.get_input_embeddings()).shape[0] + self.family.noised  # and its mask
+        known = stored_weight(self.core.get_input_embeddings()).shape[0]
         low, high = min(sequence), max(sequence)
         if any(isinstance(one, float) for one in sequence):
             raise UserError(f"{what} holds a number that is not whole: give token ids")

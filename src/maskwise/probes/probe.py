@@ -31,9 +31,6 @@ Preset = Literal["quick", "default", "full", "paper"]
 ProbeGroup = Literal["context", "evidence", "coherence"]
 
 NO_MASK_TOKEN = "an autoregressive model has no mask token"
-NO_MASKS = (
-    "its canvas holds random tokens in place of masks, and this probe needs masks, gradients or attention weights"
-)
 BY_BLOCKS = "a block diffusion model decodes block by block, which this probe does not measure"
 POINTS_PER_UNIT = 100  # what is prepared, sorted by length and asked together
 
@@ -276,8 +273,6 @@ class Probe:
     parameters: the probe's own numbers; quick and paper: those that differ in the presets of these names.
     not_causal: why an autoregressive model is not asked, empty if it is; not_blocks: likewise a block diffusion model,
     whose answers see no token after their block. only_blocks: other models are not asked.
-    random_canvas: it also asks models without a mask token, whose canvas holds random tokens (DiffusionGemma): k masks
-    are a canvas of size k.
     takes: whether it asks about a data set given with --data, by the set's name.
     scored: those of its records that the summary's entries are over. baseline: which condition a condition is compared
     with. measures: the summary's entries for the records of one
@@ -307,7 +302,6 @@ class Probe:
     not_causal: str = ""
     not_blocks: str = ""
     only_blocks: bool = False
-    random_canvas: bool = False
     takes: Callable[[str], bool] = lambda data_set: False
     scored: Callable[[Sequence[Record]], Sequence[Record]] = lambda records: records
     baseline: Baseline = no_baseline

@@ -16,7 +16,6 @@ from msgspec import UNSET, structs
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
-from maskwise.models.families import FAMILIES, NOISE_DRAWS
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
 from maskwise.probes import PROBES, record_fields
@@ -45,10 +44,6 @@ from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import Words, load_words
 
 TOKENS_OF_AN_EXAMPLE = 4  # at least: three words and a letter
-CANVAS_SIZE = (
-    "the model has no mask token: what other models are shown as k masks is a canvas of size k, k random tokens after "
-    f"the question; predictions are averaged over {NOISE_DRAWS} draws of them"
-)
 Further = Callable[[Sequence[Record]], list[Unit]]  # what a first stage's records ask for besides
 
 
@@ -111,10 +106,7 @@ def plan_run(
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")
     refuse_unasked(data or {}, settings, probes)
-    noised = any(family.noised for family in FAMILIES if family.name == model.kind)
-    settings, notes = fit_to_model(settings, model.causal, probes, model.block, noised)
-    if noised:
-        notes = [CANVAS_SIZE, *notes]
+    settings, notes = fit_to_model(settings, model.causal, probes, model.block)
     if model.weights is not None:
         notes += [f"the figures include what rounding to {model.weights} does: a run without --weights has none of it"]
     refuse_too_many_examples(model, settings, probes)
@@ -153,7 +145,7 @@ def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
     if not isinstance(model, Model):
         family = read_family(locate_checkpoint(str(model))[0])
         # Which probes apply is the same in any block.
-        fit_to_model(settings, family.causal, block=family.default_block, random_canvas=family.noised)
+        fit_to_model(settings, family.causal, block=family.default_block)
 
 
 def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> list[Unit]:

@@ -9,7 +9,7 @@ from typing import Any
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
-from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
+from maskwise.probes.probe import Preset, Probe, Settings, Setup
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
@@ -169,13 +169,11 @@ def fit_to_model(
     causal: bool,
     probes: Sequence[Probe] = PROBES,
     block: int | None = None,
-    random_canvas: bool = False,
 ) -> tuple[Settings, list[str]]:
     """The settings without the probes that do not apply to the model, and a note on each, except on probes for block
     diffusion models that only the preset named."""
     why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
     why |= {probe.name: probe.not_blocks for probe in probes if block is not None and probe.not_blocks}
-    why |= {probe.name: NO_MASKS for probe in probes if random_canvas and not probe.random_canvas}
     left_out = [name for name in settings.probes if name in why]
     only_blocks = {probe.name for probe in probes if probe.only_blocks and block is None}
     kept = tuple(name for name in settings.probes if name not in why.keys() | only_blocks)

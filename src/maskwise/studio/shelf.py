@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from maskwise.models.checkpoints.locations import embedded_models, locate_checkpoint, planted_in, weights_folder
+from maskwise.models.checkpoints.locations import embedded_models, planted_in, refuse_unknown_model
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError
@@ -36,9 +36,10 @@ class Shelf:
 def _is_installed(name: str) -> bool:
     """Whether an embedded model's weights are here: those of smol-diffusion come with a package of their own."""
     try:
-        return weights_folder(locate_checkpoint(name)[0]).is_dir()
+        refuse_unknown_model(name)
     except UserError:
         return False
+    return True
 
 
 def label_of(name: str) -> str:

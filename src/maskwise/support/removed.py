@@ -29,9 +29,9 @@ REMOVED: dict[str, dict[str, str]] = {
         "unfamiliar": "--words unfamiliar-1",
     },
     "family": {
-        "diffusion_gemma": "it denoises from uniform noise, without masks",
-        "nemotron": "our class was never compared with its original code",
-        "llada2.2": "its experts have a capacity, which our class does not know",
+        "DiffusionGemmaForBlockDiffusion": "it denoises from uniform noise, without masks",
+        "NemotronLabsDiffusionModel": "our class was never compared with its original code",
+        "LLaDA2.2": "its experts have a capacity, which our class does not know",
     },
     "weights": {"int4": "--weights fp8"},
     "model": {"tiny-llada+ma": "tiny-llada+distracted+ma"},

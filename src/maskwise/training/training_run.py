@@ -160,8 +160,6 @@ def _refuse_untrainable(model: str | Path | Model) -> None:
         raise UserError(
             f"{name} is autoregressive and has no mask token: turn it into a diffusion model first (convert)"
         )
-    if family.noised:
-        raise UserError(f"{name} was trained on random tokens, which no objective here draws: use NeMo Automodel")
 
 
 @contextmanager

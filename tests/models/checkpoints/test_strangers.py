@@ -14,7 +14,7 @@ import pytest
 import maskwise as mw
 from helpers.checkpoints import byte_tokenizer, save
 from helpers.report_runs import write_run
-from helpers.tiny import dream_net, edit_config, llada2_net, nemotron_net, qwen_net, sdar_net
+from helpers.tiny import dream_net, edit_config, llada2_net, qwen_net, sdar_net
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models import peft_access
 from maskwise.models.checkpoints.cards import body_of, licence_of, public_name
@@ -59,10 +59,9 @@ PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1e4}
 @pytest.mark.parametrize(
     ("make", "rope", "name", "values"),
     [
-        (nemotron_net, YARN, "llama_4_scaling_beta", ("x", [1], {}, -1, 1e300, True)),
-        (nemotron_net, PLAIN_ROPE, "original_max_position_embeddings", ("a", -1, 0)),
-        (nemotron_net, YARN, "factor", (0, -1, "4", 0.5)),
-        (dream_net, YARN, "factor", (0, [2], 1e300)),
+        (dream_net, YARN, "mscale", ("x", [1], {}, -1, 1e300, True)),
+        (dream_net, PLAIN_ROPE, "original_max_position_embeddings", ("a", -1, 0)),
+        (dream_net, YARN, "factor", (0, -1, "4", 0.5, [2], 1e300)),
         (sdar_net, YARN, "beta_slow", (0, "x")),
         (qwen_net, YARN, "factor", (0, "x")),
         (qwen_net, LLAMA3, "low_freq_factor", (0,)),

@@ -67,7 +67,7 @@ def test_the_list_names_them_all():
 
 
 def test_the_adapter_of_smol_diffusion_is_what_its_card_says_and_small():
-    """It is opened where the package with its base is installed (test_gguf.py)."""
+    """It is opened where the package with its base is installed (test_smollm2.py)."""
     weights = ZOO / SMOL / "adapter_model.safetensors"
     checksum = hashlib.sha256(weights.read_bytes()).hexdigest()
     assert checksum in (ZOO / SMOL / "README.md").read_text()

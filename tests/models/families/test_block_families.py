@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from transformers import DynamicCache, Ministral3Config, Ministral3ForCausalLM
 from typer.testing import CliRunner
 
 import maskwise as mw
@@ -15,14 +14,11 @@ from helpers.references import gated_mlp, rms_norm
 from helpers.tiny import (
     fast_dllm_net,
     llada2_net,
-    llada22_net,
-    nemotron_net,
     sdar_moe_net,
     sdar_net,
     tiny_fast_dllm,
     tiny_llada,
     tiny_llada2,
-    tiny_nemotron,
     tiny_sdar,
     tiny_sdar_moe,
 )
@@ -34,8 +30,6 @@ from maskwise.decoding.options import DecodingOptions
 from maskwise.models import (
     LLaDA2Config,
     LLaDA2MoeModelLM,
-    NemotronLabsDiffusionConfig,
-    NemotronLabsDiffusionModel,
     SDARConfig,
     SDARForCausalLM,
 )
@@ -44,9 +38,8 @@ from maskwise.models.checkpoints.configuration import read_config
 from maskwise.models.families import SDAR
 from maskwise.support.errors import UserError, UserNotice
 
-DENSE = [sdar_net, sdar_moe_net, fast_dllm_net, llada2_net, llada22_net]
-NETS = [*DENSE, nemotron_net]
-MODELS = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2, tiny_nemotron]
+DENSE = [sdar_net, sdar_moe_net, fast_dllm_net, llada2_net]
+MODELS = [tiny_sdar, tiny_sdar_moe, tiny_fast_dllm, tiny_llada2]
 
 
 # Dense references
@@ -85,22 +78,6 @@ def normalised_experts(s, name, x, config):
         chance = (s[f"{name}.gate.weight"] @ token).softmax(-1)
         chosen = chance.argsort(descending=True)[: config.num_experts_per_tok].tolist()
         out.append(sum(chance[e] / chance[chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen))
-    return torch.stack(out)
-
-
-def blockwise_experts(s, name, h, config):
-    """LLaDA2.2: the best experts of each block by the largest score of its tokens, then those of each token."""
-    score = (h @ s[f"{name}.gate.weight"].T).sigmoid()
-    biased, out = score + s[f"{name}.gate.expert_bias"], []
-    for place, token in enumerate(h):
-        first = place // config.block_size * config.block_size
-        worth = biased[first : first + config.block_size].max(dim=0).values.tolist()
-        admitted = sorted(range(config.num_experts), key=worth.__getitem__)[-config.expert_capacity :]
-        chosen = sorted(admitted, key=biased[place].tolist().__getitem__)[-config.num_experts_per_tok :]
-        output = sum(
-            score[place, e] / score[place, chosen].sum() * gated_mlp(s, f"{name}.experts.{e}", token) for e in chosen
-        )
-        out.append(output * config.routed_scaling_factor + gated_mlp(s, f"{name}.shared_experts", token))
     return torch.stack(out)
 
 
@@ -157,8 +134,7 @@ def dense_llada2(net, ids):
         output = dense_heads(q, k, v, c.rope_parameters["rope_theta"], c.head_dim // 2, c.block_size)
         x = x + output @ s[f"{b}.attention.dense.weight"].T
         h = rms_norm(x, s[f"{b}.post_attention_layernorm.weight"], c.rms_norm_eps)
-        experts = grouped_experts if c.expert_capacity is None else blockwise_experts
-        x = x + (gated_mlp(s, f"{b}.mlp", h) if n < c.first_k_dense_replace else experts(s, f"{b}.mlp", h, c))
+        x = x + (gated_mlp(s, f"{b}.mlp", h) if n < c.first_k_dense_replace else grouped_experts(s, f"{b}.mlp", h, c))
     return rms_norm(x, s["model.norm.weight"], c.rms_norm_eps) @ s["lm_head.weight"].T
 
 
@@ -170,67 +146,8 @@ def test_the_class_equals_the_dense_reference(make):
         if "norm" in name or name.endswith("bias"):
             parameter.uniform_(0.5, 2, generator=torch.Generator().manual_seed(2))
     ids = torch.randint(0, 64, (19,), generator=torch.Generator().manual_seed(1))
-    dense = dense_llada2 if make in (llada2_net, llada22_net) else dense_qwen
+    dense = dense_llada2 if make is llada2_net else dense_qwen
     torch.testing.assert_close(net(ids[None]).logits[0], dense(net, ids), atol=2e-4, rtol=1e-4)
-
-
-def test_block_routing_does_not_depend_on_the_other_sequences_of_a_batch():
-    model = mw.wrap(llada22_net())
-    sequences = [list(range(1, 1 + length)) for length in (5, 8, 19, 3)]
-    rows = [list(range(len(ids))) for ids in sequences]
-    for ids, asked, found in zip(sequences, rows, model.predict(sequences, rows), strict=True):
-        torch.testing.assert_close(found, model.predict([ids], [asked])[0], atol=1e-5, rtol=1e-5)
-
-
-def ministral_of(net):
-    """transformers' Ministral 3 with the weights of a Nemotron-Labs-Diffusion."""
-    settings = {name: getattr(net.config, name) for name in (
-        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-        "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_parameters")}  # fmt: skip
-    theirs = Ministral3ForCausalLM(Ministral3Config(**settings, sliding_window=None, tie_word_embeddings=False))
-    weights = {
-        name.replace("encoder.", "model.").replace("diffusion_head", "lm_head"): weight
-        for name, weight in net.state_dict().items()
-    }
-    theirs.load_state_dict(weights)
-    return theirs.eval()
-
-
-@pytest.mark.parametrize("length, masks", [(7, 2), (16, 8), (21, 5), (37, 1)])
-@torch.no_grad()
-def test_nemotron_is_ministral_read_as_the_published_loop_reads_it(length, masks):
-    """Clean blocks causally into a cache, then the last block over the cache and all of itself."""
-    net = nemotron_net(seed=3)
-    theirs, ids = ministral_of(net), torch.randint(0, 60, (1, length), generator=torch.Generator().manual_seed(1))
-    ids[:, -masks:] = 63
-    start = (length - 1) // 8 * 8
-    cache = DynamicCache(config=theirs.config)
-    clean = theirs(ids[:, :start], past_key_values=cache, use_cache=True).logits if start else None
-    seen = torch.zeros(1, 1, length - start, length)  # added to the scores
-    block = theirs(
-        ids[:, start:], past_key_values=cache, attention_mask=seen, position_ids=torch.arange(start, length)[None]
-    ).logits
-    ours = net(ids).logits
-    torch.testing.assert_close(ours[:, start:], block, atol=1e-5, rtol=1e-5)
-    if clean is not None:
-        torch.testing.assert_close(ours[:, :start], clean, atol=1e-5, rtol=1e-5)
-
-
-def test_a_nemotron_block_is_read_as_a_whole_once_it_holds_a_mask():
-    model = tiny_nemotron()
-    ids = torch.randint(0, 60, (16,), generator=torch.Generator().manual_seed(0)).tolist()
-    later = [*ids[:12], (ids[12] + 1) % 60, *ids[13:]]
-
-    def first_row(sequence):
-        return model.predict([sequence], [[9]])[0]
-
-    assert torch.equal(first_row(ids), first_row(later))
-    ids[14] = later[14] = model.mask_id
-    assert not torch.equal(first_row(ids), first_row(later))
-    with pytest.raises(UserError, match="leave edit out"):
-        mw.generate(model, [ids[:10]], 6, rule="threshold", edit=0.9)
-    with pytest.raises(UserError, match="give input_ids"):
-        model.core(inputs_embeds=torch.zeros(1, 4, 32))
 
 
 # What a token sees
@@ -272,18 +189,10 @@ def test_attention_is_read_within_reach():
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4))
 
 
-def test_attention_of_a_clean_block_goes_to_what_stands_before():
-    model, ids = tiny_nemotron(), [*range(1, 12), 63]
-    for weights in model.attention(Batch.pack([ids]), [[5, 9]]):
-        assert (weights[0, :, 6:] == 0).all() and (weights[0, :, :6] > 0).all()  # its block holds no mask
-        assert (weights[1] > 0).all()
-        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4))
-
-
 # Files
 
 
-@pytest.mark.parametrize("make", NETS)
+@pytest.mark.parametrize("make", DENSE)
 def test_it_opens_from_its_files_and_is_the_same_again(make, tmp_path):
     net = make()
     net.save_pretrained(tmp_path)
@@ -338,36 +247,10 @@ def test_full_names_and_shapes_are_the_published_ones():
     assert sdar["model.layers.35.self_attn.k_norm.weight"] == (128,) and len(sdar) == 3 + 36 * 11
 
 
-def test_full_nemotron_names_and_shapes_are_those_of_its_code():
-    with torch.device("meta"):
-        net = NemotronLabsDiffusionModel(NemotronLabsDiffusionConfig())
-    d, kv, ff, vocab = 4096, 1024, 14336, 131072
-    expected = {
-        "encoder.embed_tokens.weight": (vocab, d),
-        "diffusion_head.weight": (vocab, d),
-        "encoder.norm.weight": (d,),
-    }
-    layer = {
-        "self_attn.q_proj": (d, d),
-        "self_attn.k_proj": (kv, d),
-        "self_attn.v_proj": (kv, d),
-        "self_attn.o_proj": (d, d),
-        "mlp.gate_proj": (ff, d),
-        "mlp.up_proj": (ff, d),
-        "mlp.down_proj": (d, ff),
-        "input_layernorm": (d,),
-        "post_attention_layernorm": (d,),
-    }
-    for n in range(34):
-        expected |= {f"encoder.layers.{n}.{name}.weight": shape for name, shape in layer.items()}
-    assert {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()} == expected
-
-
 @pytest.mark.parametrize("make, field, value", [
     (llada2_net, "score_function", "softmax"), (llada2_net, "use_qk_norm", False), (sdar_net, "attention_bias", True),
     (sdar_moe_net, "norm_topk_prob", False), (llada2_net, "num_experts_per_tok", 5), (sdar_moe_net, "num_experts", 1),
-    (nemotron_net, "dlm_paradigm", "autoregressive"), (nemotron_net, "sliding_window", 64),
-    (fast_dllm_net, "use_sliding_window", True), (nemotron_net, "hidden_act", "gelu"),
+    (fast_dllm_net, "use_sliding_window", True),
 ])  # fmt: skip
 def test_other_arithmetic_is_refused_in_one_line(make, field, value):
     with pytest.raises(UserError, match="experts a token" if field.startswith("num") else field):
@@ -378,7 +261,6 @@ def test_other_arithmetic_is_refused_in_one_line(make, field, value):
     "make, family",
     [
         (fast_dllm_net, "Fast-dLLM v2"),
-        (nemotron_net, "Nemotron-Labs-Diffusion"),
         (llada2_net, "LLaDA2"),
         (sdar_net, "SDAR"),
     ],

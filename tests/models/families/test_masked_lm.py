@@ -87,20 +87,6 @@ def test_a_loss_sees_the_bias_of_the_head(model):
     torch.testing.assert_close(model(batch, rows, loss), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_attention_is_that_of_transformers_without_the_special_tokens(model):
-    short, long = masked_ids(model, 1), masked_ids(model, 20)
-    layers = model.attention(Batch.pack([short, long]), [[len(short) - 1], [3]])
-    start, end = framing_tokenizer()("")["input_ids"]
-    model.net.set_attn_implementation("eager")
-    for number, (ids, row) in enumerate(((short, len(short) - 1), (long, 3))):
-        own = model.net(input_ids=torch.tensor([[start, *ids, end]]), output_attentions=True).attentions
-        for ours, theirs in zip(layers, own, strict=True):
-            expected = theirs[0, :, row + 1, 1 : len(ids) + 1]
-            torch.testing.assert_close(ours[number, :, : len(ids)], expected, atol=1e-5, rtol=1e-4)
-            assert not ours[number, :, len(ids) :].any()
-    model.net.set_attn_implementation("sdpa")
-
-
 def test_embeddings_in_place_of_ids_give_the_same_hidden_states_or_are_refused(model):
     ids = torch.tensor(masked_ids(model, 3))
     batch = Batch.pack([ids])

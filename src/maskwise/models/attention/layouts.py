@@ -20,13 +20,11 @@ def layout_of(
     causal: bool,
     half: bool,
     weights_asked: bool,
-    masked: Tensor | None = None,
 ) -> Layout:
     """The attention layout of a batch.
 
     block: size of the blocks of block-causal attention. half: on CUDA in half precision, for which there are kernels
-    for ragged batches. weights_asked: the attention weights of this pass are read. masked [T]: True at masks, for
-    models in which attention within a block without masks is causal.
+    for ragged batches. weights_asked: the attention weights of this pass are read.
     """
     k_offsets, longest_k = (batch.offsets, batch.longest) if cache is None else (cache.offsets, cache.longest)
     k_total = batch.tokens if cache is None else cache.total
@@ -38,7 +36,7 @@ def layout_of(
     first = torch.zeros_like(batch.starts[:1]) if cache is None and not batch.placed else batch.starts
     blocks = None
     # Gradients do not flow through the sums between which the two parts of this attention are weighted.
-    in_parts = half and cache is None and masked is None and not (weights_asked or torch.is_grad_enabled())
+    in_parts = half and cache is None and not (weights_asked or torch.is_grad_enabled())
     if block is not None and not tokenwise and in_parts:
         blocks = block_places(batch.offsets, first.expand(sequences), block, batch.tokens)
         flash = True
@@ -56,11 +54,8 @@ def layout_of(
     seen = None if k_even else (place < k_offsets.diff()[:, None])[:, None, None, :]
     if block is not None and not tokenwise:  # made once, for all layers
         keys = place if cache is not None else first[:, None] + place
-        if masked is None:
-            queries = first[:, None] + torch.arange(batch.longest, device=place.device)
-            reach = block_reach(queries, keys, block)[:, None]
-        else:
-            reach = _reach_by_masks(batch, first.expand(sequences), keys, block, masked)[:, None]
+        queries = first[:, None] + torch.arange(batch.longest, device=place.device)
+        reach = block_reach(queries, keys, block)[:, None]
         seen = reach if seen is None else seen & reach
     return replace(
         layout,
@@ -77,19 +72,3 @@ def _can_split(keys: Tensor) -> bool:
     fits = keys.is_cuda and keys.dtype in gate.HALF and width >= 16 and not width & (width - 1)
     fits = fits and not torch.is_grad_enabled()
     return fits and gate.kernel("split_attention", keys.device, keys.dtype, width) is not None
-
-
-def _reach_by_masks(batch: Batch, first: Tensor, keys: Tensor, block: int, masked: Tensor) -> Tensor:
-    """[S, longest, longest_k], True for keys before the query, and for its whole block if that holds a mask.
-    first [S]: the position of each sequence's first token; keys [.., longest_k]: the positions of the keys."""
-    grid = block_places(batch.offsets, first, block, batch.tokens)
-    line = grid.places // block
-    holds = torch.zeros(grid.count, dtype=torch.int32, device=line.device)
-    holds = holds.scatter_reduce(0, line, masked.to(torch.int32), "amax")
-    position = torch.arange(batch.tokens, device=line.device) + (first - batch.offsets[:-1])[batch.owner]
-    end = torch.where(holds[line] > 0, (position // block + 1) * block, position + 1)
-    places = grid_places(batch.offsets, batch.longest, batch.tokens)
-    # Padding sees everything: the softmax of a query that sees no key is NaN.
-    ends = torch.full((len(first) * batch.longest,), torch.iinfo(torch.int64).max, device=line.device)
-    ends = ends.index_copy(0, places, end).view(len(first), batch.longest)
-    return keys.expand(len(first), -1)[:, None, :] < ends[..., None]

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from maskwise.models.checkpoints.locations import (
+    configuration_of,
     embedded_models,
-    is_borrowing,
     locate_checkpoint,
     planted_in,
     read_object,
@@ -71,10 +71,10 @@ def describe_published(known: Published, family: Family) -> Checkpoint:
 
 def describe_embedded(name: str) -> Checkpoint:
     """Entry of an embedded model, from config.json and the weight file's header, which are the package's own."""
-    folder = locate_checkpoint(name)[0]
+    folder = configuration_of(name)
     settings = read_object(folder / "config.json")
     family = family_of_architecture(settings["architectures"][0]) or AUTOREGRESSIVE
-    if is_borrowing(folder):  # the weights may not be installed
+    if (folder / "shapes.json").exists():  # the weights may not be installed
         shapes = read_object(folder / "shapes.json")
     else:
         shapes = stored_shapes(folder / "model.safetensors")
@@ -105,16 +105,14 @@ def describe_folder(name: str, folder: Path, families: tuple[Family, ...] = FAMI
 def _described(name: str, folder: Path, family: Family) -> Checkpoint:
     from maskwise.models.checkpoints.configuration import find_mask_id, find_shift, read_config, refuse_own_attention
     from maskwise.models.checkpoints.networks import network_without_weights
-    from maskwise.models.families.masked_lm import context_length
+    from maskwise.models.families.padded import context_length
     from maskwise.models.tokenizers.tokenizer import load_tokenizer
 
     config = read_config(folder, family)
     net = network_without_weights(config, family)
     if not family.native and not family.framed:
         refuse_own_attention(net)
-    needs_tokenizer = family.framed or (
-        not family.causal and not family.noised and getattr(config, "mask_token_id", None) is None
-    )
+    needs_tokenizer = family.framed or (not family.causal and getattr(config, "mask_token_id", None) is None)
     tokenizer = load_tokenizer(folder, family) if needs_tokenizer else None
     return Checkpoint(
         name=name,

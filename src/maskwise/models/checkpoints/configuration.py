@@ -9,17 +9,17 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, LlamaConfig, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_settings
 from maskwise.models.checkpoints.locations import read_object
 from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, Family, family_of_architecture
-from maskwise.models.families.masked_lm import is_masked_lm
+from maskwise.models.families.padded import is_masked_lm
 from maskwise.support.errors import UserError, UserNotice, first_line
 from maskwise.support.files import short_json
 from maskwise.support.imports import imported
+from maskwise.support.removed import removed
 
 # Fields of config.json by what they must be; each may also be left out, and null where its class gives it a meaning.
 SIZES = (
@@ -60,11 +60,10 @@ FROM_ONE = ("a number from 1 to 1e18", lambda v: _is_positive(v) and v >= 1)
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The fields of config.json, each of the type it must have."""
-    gguf = gguf_in(folder)
-    file = gguf or folder / "config.json"
+    file = folder / "config.json"
     if not file.exists():
         raise UserError(f"{folder} has no config.json: give the folder of a checkpoint")
-    settings = read_object(file) if gguf is None else llama_settings(gguf)
+    settings = read_object(file)
     _check_numbers(file, settings)
     return settings
 
@@ -128,6 +127,8 @@ def read_family(folder: Path, families: tuple[Family, ...] = FAMILIES) -> Family
     family = family_of_architecture(architecture, families)
     if family is not None:
         return family
+    if (gone := removed("family", architecture)) is not None:
+        raise UserError(f"{folder}: {gone}")
     if is_masked_lm(architecture):
         return MASKED_LM
     if architecture not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
@@ -156,8 +157,6 @@ def _read_config(folder: Path, family: Family) -> PreTrainedConfig:
         assert family.config_class is not None
         return imported(family.config_class).from_pretrained(folder)
     try:
-        if gguf_in(folder) is not None:
-            return LlamaConfig(**read_settings(folder))
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except StrictDataclassError as problem:
         reason = " ".join(str(problem).split())
@@ -183,12 +182,9 @@ def find_shift(config: PreTrainedConfig, family: Family) -> bool:
 
 
 def find_mask_id(net: PreTrainedModel, tokenizer: Any, family: Family) -> int | None:
-    """From the configuration, then the tokenizer, then the family; None in a causal model.
-    Where open positions hold random tokens it is one beyond the vocabulary, so that no text can hold it."""
+    """From the configuration, then the tokenizer, then the family; None in a causal model."""
     if family.causal:
         return None
-    if family.noised:
-        return net.config.get_text_config().vocab_size
     stated = (getattr(net.config, "mask_token_id", None), getattr(tokenizer, "mask_token_id", None), family.mask_id)
     found = next((one for one in stated if one is not None), None)
     known: int = net.get_input_embeddings().weight.shape[0]  # type: ignore

@@ -7,7 +7,7 @@ import torch
 from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
 
 from maskwise.models.checkpoints.configuration import read_settings
-from maskwise.models.checkpoints.locations import PACKAGED, locate_plain
+from maskwise.models.checkpoints.locations import PACKAGED, SPARE_ID, locate_plain
 from maskwise.models.checkpoints.opening import open
 from maskwise.models.checkpoints.placement import stored_dtype
 from maskwise.models.checkpoints.saving import written_aside
@@ -51,7 +51,7 @@ def convert(source: str | Path, out: str | Path, shift: bool = True) -> Path:
         raise UserError(f"{kind} checkpoints cannot be converted: give a Llama or Qwen2 checkpoint")
     model = open(source, dtype=stored_dtype(stated), device="cpu")
     _refuse_unlike(model.core.config)
-    spare = PACKAGED[str(source)].spare_id if str(source) in PACKAGED and not Path(source).is_dir() else None
+    spare = SPARE_ID if str(source) == PACKAGED[0] and not Path(source).is_dir() else None
     mask_id = _mask_row(model.core, model.tokenizer, spare)
     config = model.core.config
     settings: dict[str, Any] = {name: getattr(config, name) for name in COPIED}

@@ -15,8 +15,7 @@ from maskwise.models.checkpoints.configuration import (
     read_family,
     read_settings,
 )
-from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import locate_checkpoint, split_name, weights_folder
+from maskwise.models.checkpoints.locations import locate_checkpoint, split_name
 from maskwise.models.checkpoints.networks import (
     check_weight_files,
     load_network,
@@ -54,7 +53,7 @@ def examine_fit(name: str) -> None:
     with as_described(folder):
         config = read_config(folder, family)
         refuse_oversized(folder, config.to_dict() | settings)
-        if gguf_in(weights_folder(folder)) is None and "quantization_config" not in settings:
+        if "quantization_config" not in settings:
             net = load_network(family, folder, config, torch.float32, {"": torch.device("meta")})
         else:
             net = network_without_weights(config, family)

@@ -6,9 +6,7 @@ every loader of the original (its own code, serving engines, `open`) also loads 
 
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from peft import PeftModel
@@ -22,10 +20,8 @@ from maskwise.models.checkpoints.adapter_base import check_bases
 from maskwise.models.checkpoints.adapters import trained_rows
 from maskwise.models.checkpoints.cards import merged_card
 from maskwise.models.checkpoints.configuration import read_settings
-from maskwise.models.checkpoints.gguf_llama import gguf_in
 from maskwise.models.checkpoints.locations import (
     NOTHING_TO_MERGE,
-    is_borrowing,
     locate_checkpoint,
     stored_shapes,
     tokenizer_file,
@@ -67,8 +63,6 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
     folder, adapters = locate_checkpoint(str(source), adapter)
     if not adapters:
         raise UserError(NOTHING_TO_MERGE.format(source))
-    if gguf_in(folder) is not None:
-        raise UserError(f"{source} is a GGUF file, which export does not write: convert it first and adapt that")
     if read_settings(folder).get("quantization_config") is not None:
         raise UserError(f"{source} is quantised, so nothing can be added to its weights: export with the original")
     _refuse_outside_links(folder)
@@ -76,12 +70,7 @@ def export(source: str | Path, out: str | Path, adapter: str | Path | None = Non
         check_bases(str(source), folder, adapters)
     out = Path(out)
     refuse_occupied(out)
-    with ExitStack() as held:
-        if is_borrowing(folder):  # a Python package has the weights: they are first saved with their configuration
-            base = open(folder, dtype=stored_dtype(read_settings(folder)), device="cpu")
-            folder = Path(held.enter_context(TemporaryDirectory())) / folder.name
-            base.save_pretrained(folder)
-        return _write_export(str(source), folder, adapters, out)
+    return _write_export(str(source), folder, adapters, out)
 
 
 def _refuse_outside_links(folder: Path) -> None:

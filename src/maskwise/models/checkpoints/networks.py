@@ -12,8 +12,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
-from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_weights
-from maskwise.models.checkpoints.locations import read_object, stored_shapes, weights_folder
+from maskwise.models.checkpoints.locations import read_object, stored_shapes
 from maskwise.models.families import Family
 from maskwise.support.errors import UserError, first_line
 from maskwise.support.files import damaged, is_plain_name
@@ -36,8 +35,8 @@ def network_without_weights(config: PreTrainedConfig, family: Family) -> PreTrai
 
 def refuse_oversized(folder: Path, settings: dict[str, Any]) -> None:
     """Refuses a configuration far larger than the weight files, which would fill the memory before it fails to fit."""
-    if settings.get("quantization_config") is not None or gguf_in(weights_folder(folder)) is not None:
-        return  # several weights in a byte; a GGUF file's sizes are checked as they are read
+    if settings.get("quantization_config") is not None:
+        return  # several weights in a byte
     shapes = weight_shapes(folder)
     tensors, stored = len(shapes), sum(map(prod, shapes.values()))
 
@@ -64,21 +63,19 @@ def load_network(
     """Loads a network without remote code, its modules onto the devices of `places`.
     Refuses missing, unexpected or misshapen weights."""
     assert family.net_class is not None
-    gguf = gguf_in(weights_folder(folder))
-    as_llama = gguf is not None and not family.native
-    net_class: Any = imported("transformers:LlamaForCausalLM" if as_llama else family.net_class)
+    net_class: Any = imported(family.net_class)
     if not sys.stderr.isatty():
         disable_progress_bar()  # in a log or a pipe the bar is noise
     loud = get_verbosity()
     set_verbosity_error()  # transformers would print a table of misfits before our one line
-    source: dict[str, Any] = {"config": config, "state_dict": llama_weights(gguf)} if gguf is not None else {}
+    source: dict[str, Any] = {}
     if getattr(config, "quantization_config", None) is not None:
         source = {"config": config}
     source["device_map"] = dict(places)
     try:
         with redirect_stdout(sys.stderr):  # gptqmodel prints what it does, and stdout is for results
             net, report = net_class.from_pretrained(
-                folder if gguf is None else None,
+                folder,
                 **source,
                 dtype=dtype,
                 attn_implementation="eager",  # every class has it; which attention runs is decided in forward.py
@@ -107,8 +104,6 @@ def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def check_weight_files(folder: Path, family: Family | None = None) -> None:
     """Every weight file is there, is safetensors and is whole, before anything is loaded."""
-    if gguf_in(weights_folder(folder)) is not None:
-        return  # its header is checked as it is read
     names = weight_files(folder)
     absent = [name for name in names if not (folder / name).is_file()]
     if absent and family is not None and family.causal:  # the wrong kind of model matters more than how it is stored

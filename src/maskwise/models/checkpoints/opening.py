@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,10 @@ import maskwise.models.auto  # noqa: F401  registers our classes with transforme
 from maskwise.models.batch import Batch
 from maskwise.models.checkpoints import configuration, networks, placement
 from maskwise.models.checkpoints.adapter_base import check_bases
-from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import (
-    locate_checkpoint,
-    refuse_published_experts,
-    refuse_unknown_map,
-    weights_folder,
-)
-from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class, masked_lm
+from maskwise.models.checkpoints.locations import locate_checkpoint, refuse_published_experts, refuse_unknown_map
+from maskwise.models.families import AUTOREGRESSIVE, FAMILIES, MASKED_LM, WRAPPED, Family, family_of_class, padded
 from maskwise.models.finite import refuse_nonfinite_weights
-from maskwise.models.forward import RAGGED, largest_difference, padded_body
+from maskwise.models.forward import RAGGED, largest_difference
 from maskwise.models.model import Model
 from maskwise.models.peft_access import without_adapter
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
@@ -89,8 +82,7 @@ def open(
     settings = configuration.read_settings(folder)
     stored = placement.pick_dtype(dtype, place, settings)
     if device_map is not None:
-        gguf = gguf_in(weights_folder(folder)) is not None
-        placement.refuse_with_device_map(settings, weights, gguf)
+        placement.refuse_with_device_map(settings, weights)
     if weights is not None:
         stored = placement.quantisable_dtype(weights, name, folder, settings, dtype, stored, place)
     with configuration.as_described(folder):
@@ -158,26 +150,22 @@ def as_model(
     """A network in memory as a Model. What is no class of a family must be a causal language model of transformers.
     mask_id and shift: None is what the configuration, the tokenizer or the family says."""
     family, config = family_of_network(net, families), net.config.get_text_config()
-    if family.noised or mask_id is None:
+    if mask_id is None:
         mask_id = configuration.find_mask_id(net, tokenizer, family)
-    if family.framed or family.noised:
+    if family.framed:
         shift = family.shift
     elif shift is None:
         shift = configuration.find_shift(net.config, family)
-    body, head, frame = imported(family.body), None, None
+    body, frame = imported(family.body), None
     if family.framed:
-        body, frame = body.of(net.config, tokenizer), masked_lm.frame_of(tokenizer)
-    if family.noised:
-        from maskwise.models.families.diffusion_gemma import CanvasBody, CanvasHead
-
-        assert mask_id is not None
-        body, head = CanvasBody(mask_id), CanvasHead(net)
-    if family.noised or (family.framed and net._supports_sdpa):
+        frame = padded.frame_of(tokenizer)
+        body = body(frame)
+    if family.framed and net._supports_sdpa:
         net.set_attn_implementation("sdpa")
     elif not family.native and not family.framed:
         configuration.refuse_own_attention(net)
         net.set_attn_implementation(RAGGED)
-    positions = masked_lm.context_length(net, tokenizer) if family.framed else config.max_position_embeddings
+    positions = padded.context_length(net, tokenizer) if family.framed else config.max_position_embeddings
     model = Model(
         net,
         body,
@@ -187,12 +175,11 @@ def as_model(
         causal=family.causal,
         mask_id=mask_id,
         tokenizer=tokenizer,
-        head=head,
         name=name,
         trained_window=family.trained_context_length(positions),
         block=getattr(net.config, "attention_block", None),
     )
-    if family.framed or family.noised:
+    if family.framed:
         model.eval()
     if not family.native:
         refuse_if_different(model, f"{type(net).__name__} does not fit the model interface", frame)
@@ -202,7 +189,7 @@ def as_model(
 def family_of_network(net: PreTrainedModel, families: tuple[Family, ...] = BUILT_IN) -> Family:
     """The family of a network's class; of transformers' own classes the masked or the causal language models."""
     found = family_of_class(type(net), families)
-    return found or (MASKED_LM if masked_lm.is_masked_lm(type(net).__name__) else AUTOREGRESSIVE)
+    return found or (MASKED_LM if padded.is_masked_lm(type(net).__name__) else AUTOREGRESSIVE)
 
 
 def wrap(
@@ -240,8 +227,6 @@ def wrap(
     if isinstance(tokenizer, str | Path):
         raise UserError(f"tokenizer is {str(tokenizer)!r}: give the loaded tokenizer, not its name")
     bare = without_adapter(hf_model)
-    if family_of_network(bare, families).noised:
-        return as_model(bare, tokenizer, type(bare).__name__, families=families)
     if mask_id is None and not causal:
         mask_id = getattr(hf_model.config, "mask_token_id", None)
     if mask_id is None and not causal and tokenizer is not None:
@@ -252,9 +237,9 @@ def wrap(
     if mask_id is not None and not 0 <= mask_id < known:
         raise UserError(f"mask_id {mask_id} is outside 0..{known - 1}: give the model's mask token")
     framed = head is None and not causal and family_of_network(bare, families).framed
-    if framed and tokenizer is not None and not masked_lm.frame_of(tokenizer):
+    if framed and tokenizer is not None and not padded.frame_of(tokenizer):
         tokenizer = deepcopy(tokenizer)  # the caller's keeps writing its special tokens
-        masked_lm.take_frame(tokenizer)
+        padded.take_frame(tokenizer)
     if framed or family_of_class(type(bare), families) is not None:
         native = as_model(bare, tokenizer, type(bare).__name__, mask_id, shift, families)
         configuration.note_odd_mask(bare, tokenizer, mask_id)
@@ -263,7 +248,7 @@ def wrap(
     positions = getattr(hf_model.config, "max_position_embeddings", None) or 2**31
     model = Model(
         hf_model,
-        partial(padded_body, head_inside=bare.get_output_embeddings() in bare.base_model.modules()),
+        padded.PaddedBody(own_head=head is not None),
         family=WRAPPED,
         window=positions,
         shift=causal if shift is None else shift,
@@ -288,7 +273,7 @@ def rounding_tolerance(dtype: torch.dtype) -> float:
 
 
 @torch.no_grad()
-def refuse_if_different(model: Model, problem: str, frame: masked_lm.SpecialTokens | None = None) -> None:
+def refuse_if_different(model: Model, problem: str, frame: padded.SpecialTokens | None = None) -> None:
     """Compares the logits of the model interface with those of the class's own forward on a few tokens."""
     ids = [token % model.vocab for token in range(1, 8)]
     batch = Batch.pack([ids], model.device)

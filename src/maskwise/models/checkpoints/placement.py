@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from maskwise.models.checkpoints.gguf_llama import gguf_in
-from maskwise.models.checkpoints.locations import DTYPE_NAMES, NOT_FOR_EXPERTS, refuse_unknown_device, weights_folder
+from maskwise.models.checkpoints.locations import DTYPE_NAMES, NOT_FOR_EXPERTS, refuse_unknown_device
 from maskwise.models.checkpoints.networks import weight_shapes
 from maskwise.support.errors import UserError
 from maskwise.support.removed import removed
@@ -62,8 +61,7 @@ def quantisable_dtype(
         raise UserError("--weights fp8 needs compute capability 8.9 (Ada or Hopper, such as L40S, H100): leave it out")
     if device.type not in ("cuda", "cpu"):
         raise UserError(f"--weights fp8 is for CUDA and CPU, not {device.type}: leave it out")
-    # of GGUF files a Llama's alone are read
-    if gguf_in(weights_folder(folder)) is None and any("experts" in name.split(".") for name in weight_shapes(folder)):
+    if any("experts" in name.split(".") for name in weight_shapes(folder)):
         raise UserError(NOT_FOR_EXPERTS.format(weights))
     if settings.get("quantization_config") is not None:
         raise UserError(f"{name} is quantised already: leave --weights fp8 out")
@@ -120,9 +118,9 @@ def _beside(net: nn.Module, path: str) -> list[str]:
     return [f"{parent}.{name}".strip(".") for name in others] + (_beside(net, parent) if parent else [])
 
 
-def refuse_with_device_map(settings: dict[str, Any], weights: str | None, gguf: bool) -> None:
+def refuse_with_device_map(settings: dict[str, Any], weights: str | None) -> None:
     """Refuses checkpoints and options that need all weights on one device."""
     if weights is not None:
         raise UserError(f"--weights {weights} needs all weights on one device: leave it or --device-map out")
-    if gguf or settings.get("quantization_config") is not None:
+    if settings.get("quantization_config") is not None:
         raise UserError("--device-map is for safetensors that are not quantised: leave it out, or open the original")

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from safetensors import SafetensorError
 
-from maskwise.models.families.masked_lm import as_published
+from maskwise.models.families.padded import as_published
 from maskwise.models.interface import ModelInterface
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of, refuse_occupied, writing
@@ -46,8 +46,7 @@ def save(model: ModelInterface, folder: str | Path) -> list[str]:
         else:
             model.core.save_pretrained(folder)
         if model.tokenizer is not None:
-            with as_published(model.tokenizer):
-                model.tokenizer.save_pretrained(folder)
+            as_published(model.tokenizer).save_pretrained(folder)
     return sorted(file.name for file in Path(folder).iterdir())
 
 

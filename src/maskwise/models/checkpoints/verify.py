@@ -48,8 +48,6 @@ def verify(
     family = read_family(folder)
     if family.causal:
         raise UserError(f"{name} is autoregressive and runs as transformers' own class: there is nothing to verify")
-    if family.causal_context:
-        raise UserError(f"{name}: its code reads clean text and a block in passes of their own, which verify does not")
     ours = open(name, dtype=dtype, device=device)
     assert ours.mask_id is not None
     prompts = _prompts(ours)

@@ -12,7 +12,6 @@ from typing import Any
 from maskwise.models.families import shapes
 
 NATIVE_BODY = "maskwise.models.forward:native_body"
-NOISE_DRAWS = 4  # of the random tokens on a canvas without masks, over which predictions are averaged
 MASKED_DIFFUSION = "LLaDA, iLLaDA, LLaDA-MoE and Dream models"  # whose attention is bidirectional; for messages
 
 
@@ -47,7 +46,6 @@ class Family:
     causal: bool = False
     default_block: int | None = None  # of block diffusion: the block size where config.json has no `block_field`
     block_field: str = "block_size"
-    causal_context: bool = False  # of block diffusion: a block that holds no mask is read causally
     experts: bool = False  # its layers have experts, of which each token goes through few
     mask_id: int | None = None  # used where neither config.json nor the tokenizer has one
     length_field: str = "max_position_embeddings"
@@ -57,8 +55,7 @@ class Family:
     layers_compile: bool = False  # torch.compile of the layers pays on long work
     cuda_graphs: bool = True  # passes can be recorded, unless a module says that it waits for the device
     attention_readable: bool = True
-    framed: bool = False  # its inputs stand between special tokens, [CLS] text [SEP] (masked_lm.py)
-    noised: bool = False  # no mask token: open positions hold random tokens (diffusion_gemma.py)
+    framed: bool = False  # its inputs stand between special tokens, [CLS] text [SEP] (padded.py)
     canvas_cache: bool = True  # keys and values of a generation canvas can be kept between passes
     published: tuple[Published, ...] = ()
 
@@ -70,8 +67,6 @@ class Family:
     @property
     def works(self) -> str:
         """The commands that work with its models, in a few words."""
-        if self.noised:
-            return "diagnose by canvas size, generate, score by the chain rule, compare, advise; no training, no cures"
         if self.causal:
             return "diagnose, generate, score, compare; convert turns Llama and Qwen2 into masked models"
         if self.blockwise:
@@ -157,7 +152,7 @@ LLADA2 = _ours(
     title="block diffusion (LLaDA2)",
     reference="Bie et al., LLaDA2.0: Scaling Up Diffusion Language Models to 100B, arXiv 2512.15745",
     default_block=32,
-    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; 2.2: descriptions of it",
+    checked="logits and weight names of the original code (2.0, 2.1) at a small shape: equal; no weight index at hand",
     experts=True,
     mask_id=156895,
     lora_targets=shapes.LLADA2_MAPS,
@@ -168,8 +163,6 @@ LLADA2 = _ours(
         Published("inclusionAI/LLaDA2.0-flash", 102889697280, 32768, shapes.LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.0-flash-CAP", 102889697280, 32768, shapes.LLADA2_FLASH),
         Published("inclusionAI/LLaDA2.1-flash", 102889697280, 32768, shapes.LLADA2_FLASH),
-        Published("inclusionAI/LLaDA2.2-mini", 16255638528, 131072, {"max_position_embeddings": 131072}),
-        Published("inclusionAI/LLaDA2.2-flash", 102889697280, 131072, shapes.LLADA2_FLASH | shapes.LLADA22),
     ),
 )
 SDAR = _ours(
@@ -219,41 +212,6 @@ FAST_DLLM = _ours(
         Published("Efficient-Large-Model/Fast_dLLM_v2_7B", 7615616512, 32768, {"num_key_value_heads": 4}),
     ),
 )
-NEMOTRON = _ours(
-    "nemotron NemotronLabsDiffusionModel NemotronLabsDiffusionConfig",
-    name="nemotron",
-    title="block diffusion (Nemotron-Labs-Diffusion)",
-    reference="Fu et al., Nemotron-Labs-Diffusion: A Tri-Mode Language Model, NVIDIA technical report, 2026",
-    default_block=32,
-    causal_context=True,
-    checked="logits of transformers' Ministral 3 under its masks at a small shape: equal; no weight index at hand",
-    mask_id=100,
-    lora_targets=shapes.NEMOTRON_MAPS,
-    layers_compile=False,
-    cuda_graphs=False,  # who sees whom is read from the ids in every pass, which was not tried on a card
-    published=(
-        Published("nvidia/Nemotron-Labs-Diffusion-3B", 3831659520, 262144, shapes.NEMOTRON_3B),
-        Published("nvidia/Nemotron-Labs-Diffusion-8B-Base", 8489553920, 262144),
-        Published("nvidia/Nemotron-Labs-Diffusion-8B", 8489553920, 262144),
-    ),
-)
-DIFFUSION_GEMMA = Family(  # transformers' own class
-    name="dgemma",
-    title="uniform diffusion (DiffusionGemma)",
-    reference="Google DeepMind, DiffusionGemma, model card, 2026",
-    architecture="DiffusionGemmaForBlockDiffusion",
-    checked="logits of transformers' own class at a small shape: equal; no weight index at hand",
-    net_class="transformers.models.diffusion_gemma.modeling_diffusion_gemma:DiffusionGemmaForBlockDiffusion",
-    config_class="transformers.models.diffusion_gemma.configuration_diffusion_gemma:DiffusionGemmaConfig",
-    noised=True,
-    experts=True,
-    mask_id=262144,
-    lora_targets=shapes.DECODER_MAPS,
-    cuda_graphs=False,
-    attention_readable=False,
-    canvas_cache=False,
-    published=(Published("google/diffusiongemma-26B-A4B-it", 25823778864, 262144, shapes.DIFFUSION_GEMMA_26B),),
-)
 _auto_class = partial(  # families that transformers' Auto classes open
     Family,
     checked="logits of transformers' own class, at every opening",
@@ -280,9 +238,10 @@ MASKED_LM = _auto_class(
     name="masked-lm",
     title="masked language model",
     net_class="transformers:AutoModelForMaskedLM",
-    body="maskwise.models.families.masked_lm:MaskedLMBody",
+    body="maskwise.models.families.padded:PaddedBody",
     framed=True,
     cuda_graphs=False,
+    attention_readable=False,
     published=(
         Published("google-bert/bert-base-uncased", 109514298, 510, shapes.BERT_BASE, shapes.BERT_MAPS),
         Published("FacebookAI/roberta-base", 124697433, 510, shapes.ROBERTA_BASE, shapes.ROBERTA_MAPS),
@@ -292,14 +251,14 @@ MASKED_LM = _auto_class(
 WRAPPED = Family(  # any other transformers model, handed to `mw.wrap` by the user
     name="wrapped",
     title="wrapped transformers model",
-    body="maskwise.models.forward:padded_body",
+    body="maskwise.models.families.padded:PaddedBody",
     cuda_graphs=False,  # an unknown model may wait for the device
     attention_readable=False,
     canvas_cache=False,
 )
 
-OUR_FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM, NEMOTRON)
-FAMILIES = (*OUR_FAMILIES, DIFFUSION_GEMMA, AUTOREGRESSIVE, MASKED_LM, WRAPPED)
+OUR_FAMILIES = (LLADA, ILLADA, DREAM, LLADA_MOE, LLADA2, SDAR, SDAR_MOE, FAST_DLLM)
+FAMILIES = (*OUR_FAMILIES, AUTOREGRESSIVE, MASKED_LM, WRAPPED)
 PUBLISHED = {known.name: family for family in FAMILIES for known in family.published}
 
 

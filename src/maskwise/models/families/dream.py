@@ -26,7 +26,6 @@ class DreamConfig(PreTrainedConfig):
     family = "Dream"  # as messages call it
     default_theta = 1e6
     block_field = ""  # of block diffusion: the field with the tokens of a block
-    own_rope_parameters = frozenset[str]()  # read by the family's classes alone
     # Fields of the original configuration that its code reads, and the only value of each that is supported.
     only: ClassVar[dict[str, Any]] = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
 
@@ -90,7 +89,7 @@ class DreamConfig(PreTrainedConfig):
             num_attention_heads=self.num_attention_heads,
             head_dim=self.head_dim,
             max_position_embeddings=self.max_position_embeddings,
-            rope_parameters={name: value for name, value in rope.items() if name not in self.own_rope_parameters},
+            rope_parameters=dict(rope),
         )
         return ROPE_INIT_FUNCTIONS[rope["rope_type"]](twin, torch.device("cpu"))
 
@@ -164,9 +163,6 @@ class DreamBody(layers.NetworkBody):
     def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         # The original code also rounds the tables to the model's dtype before multiplying.
         rotary = layers.Rotary(positions, *self.frequencies.on(x.device), x.dtype)
-        return self.through_layers(x, rotary, layout)
-
-    def through_layers(self, x: Tensor, rotary: layers.Rotary, layout: Layout) -> Tensor:
         for number, layer in enumerate(self.layers):
             self.prepare(layer)
             x = layer(x, rotary, layout.of_layer(number, len(self.layers)), layout.store(number))

@@ -171,12 +171,10 @@ def dense_pass(
     x: Tensor,
     attention_mask: Tensor | None,
     block: int | None = None,
-    reach: Tensor | None = None,
 ) -> Tensor:
     """An ordinary padded call through `run`, which takes flat tokens: x [B, L, d] -> [B, L, d].
 
     attention_mask [B, L] is nonzero at real tokens. block: tokens see no block of so many tokens after their own.
-    reach [B, 1, L, L]: which keys a query sees, in its place.
     """
     rows, length = x.shape[:2]
     offsets = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=x.device)
@@ -184,7 +182,6 @@ def dense_pass(
     if block is not None:
         place = torch.arange(length, device=x.device)
         reach = block_reach(place, place, block)[None, None]
-    if reach is not None:
         key_mask = reach if key_mask is None else key_mask & reach
     layout = Layout(offsets, offsets, length, length, causal=False, flash=False, key_mask=key_mask)
     positions = torch.arange(length, device=x.device).repeat(rows)

@@ -1,6 +1,4 @@
-"""LLaDA2.0 to 2.2 (Ant Group): blocks of 32 tokens see themselves and those before; experts in groups, one shared.
-
-LLaDA2.2 chooses experts by block (`BlockRouter`) and has two tokens that edit a block, DELETE and SPLIT.
+"""LLaDA2.0 and 2.1 (Ant Group): blocks of 32 tokens see themselves and those before; experts in groups, one shared.
 
 Parameter names and arithmetic are those of the published checkpoints (LLaDA2.0-mini, 16B with 1.4B active). The logits
 of position i predict position i.
@@ -16,10 +14,11 @@ from maskwise.models.attention.ragged import Layout, Store, attend
 from maskwise.models.families import layers
 from maskwise.models.families.dream import DreamBody, DreamConfig
 from maskwise.models.families.experts import Experts, ExpertsBody, ExpertsModel, with_residual
-from maskwise.models.families.routing import Router, choice
+from maskwise.models.families.routing import Router
 from maskwise.models.families.shapes import ConfigFields
 from maskwise.models.forward import float_product
 from maskwise.support.errors import UserError
+from maskwise.support.removed import removed
 
 # Fields of the original configuration that its code reads, and the one value of each that is written here.
 ONLY: ConfigFields = {"hidden_act": "silu", "moe_router_enable_expert_bias": True, "norm_head": False}
@@ -52,9 +51,6 @@ class LLaDA2Config(DreamConfig):
     routed_scaling_factor: float = 2.5
     first_k_dense_replace: int = 1
     block_size: int = 32
-    expert_capacity: int | None = None  # LLaDA2.2: experts that the tokens of a block choose from
-    delete_token_id: int | None = None  # LLaDA2.2: predicted where a token is to be removed
-    split_token_id: int | None = None  # LLaDA2.2: predicted where a mask is to be inserted before the token
 
     def inverse_frequencies(self) -> tuple[Tensor, float]:
         """Frequencies of partial rotary embedding: only the first part of each head is rotated."""
@@ -62,6 +58,8 @@ class LLaDA2Config(DreamConfig):
         return layers.default_inverse_frequencies(self.rope_parameters["rope_theta"], turned), 1.0
 
     def refuse_unsupported(self) -> None:
+        if getattr(self, "expert_capacity", None) is not None:  # experts that the tokens of a block choose from
+            raise UserError(removed("family", "LLaDA2.2"))
         layers.refuse_other_arithmetic(self, ONLY, self.family)
         if self.rope_parameters["rope_type"] != "default":
             raise UserError("LLaDA2 with scaled rotary positions is not supported: open one of the published shape")
@@ -71,13 +69,6 @@ class LLaDA2Config(DreamConfig):
                 f"partial_rotary_factor {self.partial_rotary_factor} turns {turned} of {self.head_dim} numbers a head, "
                 "which must be even: download config.json again"
             )
-        if self.expert_capacity is not None:
-            if not self.num_experts_per_tok <= self.expert_capacity <= self.num_experts:
-                raise UserError(
-                    f"expert_capacity {self.expert_capacity} is outside {self.num_experts_per_tok}.."
-                    f"{self.num_experts}: download config.json again"
-                )
-            return  # its groups are stated and not used
         in_group, kept = self.num_experts // self.n_group, self.topk_group * self.num_experts // self.n_group
         if self.num_experts % self.n_group or in_group < 2 or not self.num_experts_per_tok <= kept <= self.num_experts:
             raise UserError(
@@ -103,47 +94,14 @@ class GroupRouter(Router):
         return self.choose(logits, self.expert_bias, self.groups, self.groups_kept, self.at_once > 1, self.scale)
 
 
-class BlockRouter(GroupRouter, layers.MayWait):
-    """Block routing of LLaDA2.2: the tokens of a block choose among the `capacity` best experts of the block.
-
-    The score of an expert in a block is the largest biased score that any of its tokens gives it. The original routes
-    whole blocks only; here a last block may be shorter.
-    """
-
-    waits = True  # the number of blocks is read on the host
-
-    def __init__(self, config: LLaDA2Config) -> None:
-        super().__init__(config)
-        assert config.expert_capacity is not None
-        self.capacity = config.expert_capacity
-        self.blocks: Tensor | None = None  # [T] the block of each token in the batch, set before a pass
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        assert self.blocks is not None
-        blocks = self.blocks.to(x.device)  # a device map may have put the layer elsewhere
-        logits = float_product(x, self.weight)
-        scores = logits.detach().sigmoid() + self.expert_bias
-        worth = scores.new_full((int(blocks[-1]) + 1, scores.shape[1]), float("-inf"))
-        worth.scatter_reduce_(0, blocks[:, None].expand_as(scores), scores, "amax")
-        admitted = torch.zeros_like(worth, dtype=torch.bool).scatter_(1, worth.topk(self.capacity).indices, True)
-        bias = self.expert_bias.masked_fill(~admitted[blocks], float("-inf"))  # [T, E]
-        return choice(logits, bias, self.at_once, 1, 1, self.at_once > 1, self.scale)
-
-
-def block_numbers(positions: Tensor, block: int) -> Tensor:
-    """Positions [T] of a flat batch -> the number of each token's block in it. Spans begin at the start of a block."""
-    number = positions // block
-    begins = (number[1:] != number[:-1]) | (positions[1:] <= positions[:-1])
-    return torch.cat([begins.new_zeros(1), begins]).cumsum(0)
-
-
 class SharedExperts(Experts):
     """Routed experts plus shared experts, which process every token."""
 
     def __init__(self, config: LLaDA2Config) -> None:
         inner = config.moe_intermediate_size
-        router = GroupRouter(config) if config.expert_capacity is None else BlockRouter(config)
-        super().__init__(router, [layers.GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)])
+        super().__init__(
+            GroupRouter(config), [layers.GatedMLP(config.hidden_size, inner) for _ in range(config.num_experts)]
+        )
         self.shared_experts = layers.GatedMLP(config.hidden_size, inner * config.num_shared_experts)
 
     def forward(self, x: Tensor, *added: Tensor) -> Tensor:
@@ -192,14 +150,6 @@ class LLaDA2Body(ExpertsBody):
             LLaDA2Block(config, number < config.first_k_dense_replace) for number in range(config.num_hidden_layers)
         )
         self.norm = layers.RMSNorm(config.hidden_size, config.rms_norm_eps)
-
-    def run(self, x: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        if self.config.expert_capacity is not None:
-            blocks = block_numbers(positions, self.config.block_size)
-            for module in self.modules():
-                if isinstance(module, BlockRouter):
-                    module.blocks = blocks
-        return super().run(x, positions, layout)
 
     def embed(self, ids: Tensor) -> Tensor:
         return self.word_embeddings(ids)

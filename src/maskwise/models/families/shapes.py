@@ -9,8 +9,6 @@ LLADA_MAPS = r"model\.transformer\.blocks\.\d+\.(?:attn_out|ff_out|ff_proj|k_pro
 ATTENTION_MAPS = r"model\.layers\.\d+\.self_attn\.(?:k_proj|o_proj|q_proj|v_proj)"
 LLAMA_MAPS = r"model\.layers\.\d+\.mlp\.(?:down_proj|gate_proj|up_proj)|" + ATTENTION_MAPS
 
-DECODER_MAPS = ATTENTION_MAPS.replace("model", r"model\.decoder")
-NEMOTRON_MAPS = LLAMA_MAPS.replace("model", "encoder")
 
 GATED = r"(?:down_proj|gate_proj|up_proj)"
 LLADA2_MAPS = (  # the experts that every token goes through, and not those that few do
@@ -30,24 +28,15 @@ def sizes(hidden: int, inner: int, layers: int, heads: int, groups: int, **other
     } | others
 
 
-_GEMMA_EXPERTS = {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704, "sliding_window": 1024}
-DIFFUSION_GEMMA_26B: ConfigFields = {
-    "text_config": sizes(2816, 2112, 30, 16, 8, num_global_key_value_heads=2, max_position_embeddings=262144)
-    | _GEMMA_EXPERTS,
-    "vision_config": sizes(1152, 4304, 27, 16, 16, head_dim=72, standardize=True),
-}
 _LLAMA = partial(sizes, model_type="llama", max_position_embeddings=8192)
 LLAMA3_8B = _LLAMA(4096, 14336, 32, 32, 8, vocab_size=128256)
 SMOLLM2 = _LLAMA(576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True)
 QWEN25_7B = sizes(3584, 18944, 28, 28, 4, model_type="qwen2", vocab_size=152064)
 
-LLADA22: ConfigFields = {"max_position_embeddings": 131072, "rope_theta": 3e6, "block_size": 32, "expert_capacity": 48}
-LLADA22 |= {"delete_token_id": 156930, "split_token_id": 156931}
 LLADA2_FLASH = sizes(4096, 9216, 32, 32, 4, moe_intermediate_size=1024)
 SDAR_1_7B = sizes(2048, 6144, 28, 16, 8, tie_word_embeddings=True)
 SDAR_4B: ConfigFields = {"hidden_size": 2560, "intermediate_size": 9728}
 FAST_1_5B = sizes(1536, 8960, 28, 12, 2, vocab_size=151936, tie_word_embeddings=True)
-NEMOTRON_3B: ConfigFields = {"hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
 
 ENCODER_MAPS = (
     r"\.encoder\.layer\.\d+\.attention\.output\.(?:dense)|{0}\.encoder\.layer\.\d+\.attention\.self\.(?:key|query|value)"

@@ -5,10 +5,9 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
-from maskwise.models.checkpoints.gguf_llama import gguf_in, llama_tokenizer
-from maskwise.models.checkpoints.locations import read_object, tokenizer_file, weights_folder
+from maskwise.models.checkpoints.locations import tokenizer_file
 from maskwise.models.families import Family
-from maskwise.models.families.masked_lm import take_frame
+from maskwise.models.families.padded import take_frame
 from maskwise.models.tokenizers.tokenizer_limits import refuse_unbounded
 from maskwise.support.errors import UserError
 from maskwise.support.files import damaged, parse_json, read_bytes
@@ -28,12 +27,6 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     splits, and LLaDA and Dream name classes that only their remote code defines. Dream publishes vocab.json and
     merges.txt instead, which are Qwen2's byte-level BPE.
     """
-    gguf = gguf_in(weights_folder(folder))
-    if gguf is not None:
-        tokenizer = llama_tokenizer(gguf)
-        if weights_folder(folder) != folder:  # read as a masked model
-            tokenizer.mask_token = tokenizer.convert_ids_to_tokens(read_object(folder / "config.json")["mask_token_id"])
-        return tokenizer
     source = tokenizer_file(folder).parent
     check_tokenizer_files(folder)
     try:

@@ -22,7 +22,7 @@ def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.attention_shares import watch
 
     if not setup.model.attention_readable:
-        setup.note(f"{NAME} was not run: the attention of a wrapped model cannot be read")
+        setup.note(f"{NAME} was not run: the attention of a {setup.model.family.title} cannot be read")
         return iter(())
     return mask_units(setup, NAME, partial(watch, near=setup.own["near"]), ATTENTION_COST)
 

@@ -91,7 +91,6 @@ PROBE = Probe(
     condition={"masks": Count},
     presets=("default", "full"),
     units=units,
-    random_canvas=True,
     one_pass=True,
     parameters={"questions": 48, "mask_counts": (2, 20, 200)},
     quick={"questions": 12, "mask_counts": (2,)},

@@ -65,7 +65,6 @@ PROBE = Probe(
     condition=FEW_SHOT | {"distractors": Count, "masks": str},
     presets=("default", "full", "paper"),
     variants=variants,
-    random_canvas=True,
     parameters={"distractors": (0, 10, 20, 30), "mask_share": 0.2},
     quick={"distractors": (0, 5, 15)},
     baseline=two_masks,

@@ -180,7 +180,6 @@ PROBE = Probe(
     condition={"examples": str, "masks": Count},
     presets=("default", "full"),
     units=units,
-    random_canvas=True,
     one_pass=True,
     parameters={"tasks": 8, "questions": 50, "relevant": 1, "mask_counts": (2, 20, 200), "among": None},
     # Fewer distractors are too near to tell; few tasks and more questions of each make the shortest interval.

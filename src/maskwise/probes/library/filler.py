@@ -130,7 +130,6 @@ PROBE = Probe(
     lead=Lead(_after_masks, _instead, published=", full stops"),
     presets=("default", "full", "paper"),
     variants=variants,
-    random_canvas=True,
     parameters={
         "filler_counts": (0, 5, 10, 20, 50, 100, 200),
         "after_two_masks": (".", END),

@@ -24,7 +24,6 @@ PROBE = Probe(
     condition={"share": float},
     presets=("full", "paper"),
     units=units,
-    random_canvas=True,
     takes=lambda data_set: data_set == NAME,
     parameters=SHARES,
     quick=QUICK_SHARES,

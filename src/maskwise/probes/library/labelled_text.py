@@ -24,7 +24,6 @@ PROBE = Probe(
     about="classification of texts, by the share of masks (--data)",
     condition={"share": float},
     units=units,
-    random_canvas=True,
     one_pass=True,
     takes=has_labels,
     parameters=SHARES | {"shots": 8},

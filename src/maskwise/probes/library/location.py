@@ -135,7 +135,6 @@ PROBE = Probe(
     condition=FEW_SHOT | {"location": Count},
     presets=("default", "full", "paper"),
     variants=variants,
-    random_canvas=True,
     each_number=True,
     parameters=LOCATIONS,
     quick=QUICK_LOCATIONS,

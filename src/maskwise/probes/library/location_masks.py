@@ -70,7 +70,6 @@ PROBE = Probe(
     condition=FEW_SHOT | {"location": Count, "masks": Count},
     presets=("default", "full", "paper"),
     variants=variants,
-    random_canvas=True,
     each_number=True,
     parameters=LOCATIONS | {"mask_counts": (2, 50, 100, 200)},
     quick=QUICK_LOCATIONS | {"mask_counts": (2, 20, 200)},

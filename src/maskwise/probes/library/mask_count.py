@@ -212,7 +212,6 @@ PROBE = Probe(
     lead=Lead(lambda entries: entries, lambda entries: "masks", main=True, advice=advice),
     presets=("quick", "default", "full", "paper"),
     variants=variants,
-    random_canvas=True,
     each_number=True,
     parameters={"mask_counts": (1, 2, 5, 10, 20, 50, 100, 200), "among": None},
     quick={"mask_counts": (2, 200), "among": 6},

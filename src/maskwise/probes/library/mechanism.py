@@ -46,7 +46,7 @@ PATHS = {
 def units(setup: Setup) -> Iterator[Unit]:
     from maskwise.probes.answers.changed_attention import ask_changed
 
-    if not setup.model.attention_readable or setup.model.family.framed:
+    if not setup.model.attention_readable:
         setup.note(f"{NAME} was not run: the attention of a {setup.model.family.title} cannot be cut")
         return
     counts = setup.own["mask_counts"]

@@ -63,7 +63,6 @@ PROBE = Probe(
     condition={"after": str, "count": Count},
     presets=("default", "full"),
     units=units,
-    random_canvas=True,
     one_pass=True,
     parameters={"counts": (0, 1, 5, 10, 20, 50, 100, 200)},
     quick={"counts": (0, 20, 100)},

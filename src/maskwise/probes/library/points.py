@@ -144,7 +144,6 @@ PROBE = Probe(
     condition={"order": str, "question": str | UnsetType, "examples": Count | UnsetType, "share": float | UnsetType},
     presets=("full", "paper"),
     units=units,
-    random_canvas=True,
     one_pass=True,
     parameters={
         "clouds": 5,

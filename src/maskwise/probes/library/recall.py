@@ -219,7 +219,6 @@ PROBE = Probe(
     evidence={"pairs": AtLeast1, "between": Count, "offset": float | None},
     presets=("default", "full"),
     units=units,
-    random_canvas=True,
     one_pass=True,
     parameters={
         "pairs": 60,

@@ -121,7 +121,6 @@ PROBE = Probe(
     condition=FEW_SHOT | {"masks": Count},
     presets=("default", "full"),
     units=units,
-    random_canvas=True,
     one_pass=True,
     parameters={"questions": 100},
     quick={"questions": 20},

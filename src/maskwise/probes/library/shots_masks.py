@@ -154,7 +154,6 @@ PROBE = Probe(
     condition={"shots": Count, "extra masks": Count},
     presets=("full", "paper"),
     units=units,
-    random_canvas=True,
     one_pass=True,
     parameters={"shots": (5, 25), "masks": (1, 200), "clouds": 5},
     quick={"masks": (1, 100), "clouds": 2},

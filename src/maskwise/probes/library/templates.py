@@ -262,7 +262,6 @@ PROBE = Probe(
     about="mask-count and contrast under reworded questions (--templates FILE)",
     condition={"questions": str, "template": str, "answer": str, "examples": str, "masks": Count},
     units=units,
-    random_canvas=True,
     parameters={
         "templates": tuple((one.name, one.text) for one in BUILT_IN),
         "tasks": 8,

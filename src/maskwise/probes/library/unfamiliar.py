@@ -97,7 +97,6 @@ PROBE = Probe(
     condition={"questions": str, "masks": Count},
     presets=("default", "full"),
     units=units,
-    random_canvas=True,
     one_pass=True,
     parameters={"mask_counts": (2, 200), "shots": 5, "among": 10},
     not_causal=NO_MASK_TOKEN,

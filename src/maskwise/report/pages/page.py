@@ -20,7 +20,6 @@ from maskwise.report.pages.figure_table import cell, figure_table
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
 from maskwise.report.sections import sections_for
-from maskwise.report.words.canvas_words import axes_in_words_of, in_words_of
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import headings
 from maskwise.report.words.finding import advice_lines, finding
@@ -78,7 +77,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
     drawings: dict[str, bytes] = {}
     shown: list[dict[str, Any]] = []
     prompts = prompts_by_probe(readings)
-    chosen = axes_in_words_of(readings, sections_for(readings))
+    chosen = sections_for(readings)
     stated = headings(chosen, readings)
     for probe, section in track(chosen, "Drawing", console=open_console(stderr=True), transient=True):
         view, files = _section_view(probe, section, readings, stated[len(shown)], f"p{len(shown)}")
@@ -86,7 +85,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         first_of_probe = not any(earlier["of"] == (probe, section.relevant) for earlier in shown)
         shown.append(view | {"of": (probe, section.relevant), "prompts": own if first_of_probe else []})
         drawings |= files
-    first = in_words_of(readings, finding(readings, compared=bool(changes)))
+    first = finding(readings, compared=bool(changes))
     wide = narrow = None
     if first.panel is not None:
         svg, png = figures.svg_and_png([first.panel])
@@ -124,7 +123,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         settings=_settings_tables(readings),
         commands=_commands(readings, compared=bool(changes)),
     )
-    return render("page.html.jinja", **in_words_of(readings, context)), drawings
+    return render("page.html.jinja", **context), drawings
 
 
 def _model_view(reading: Reading, scores: Sequence[Tile], readings: Sequence[Reading]) -> dict[str, Any]:

@@ -31,8 +31,6 @@ def model_table(entries: Sequence[Checkpoint]) -> Table:
 def attention_in_words(entry: Checkpoint) -> str:
     if entry.causal:
         return "causal"
-    if any(family.noised for family in FAMILIES if family.name == entry.kind):
-        return "causal in the prompt, bidirectional in the canvas, whose open positions hold random tokens"
     if entry.block is not UNSET:
         return f"over blocks of {entry.block}{', shifted' if entry.shift else ''}"
     return "bidirectional, shifted" if entry.shift else "bidirectional"
@@ -49,8 +47,7 @@ def notes_on_all() -> Iterator[str]:
     blocks = ", ".join(f"{family.name} ({family.default_block})" for family in FAMILIES if family.blockwise)
     yield (
         f"ar is autoregressive, with causal attention; {blocks} are masked and see no block (of so many tokens) "
-        "after a token's own; dgemma has random tokens in place of masks; the others are masked, with bidirectional "
-        "attention."
+        "after a token's own; the others are masked, with bidirectional attention."
     )
     yield "Each kind: what it was checked against, and what works."
     for family in FAMILIES:

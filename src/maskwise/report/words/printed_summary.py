@@ -10,7 +10,6 @@ from rich.text import Text
 
 from maskwise.probes.section import Entry, TextTable
 from maskwise.report.readings import Reading
-from maskwise.report.words.canvas_words import in_words_of
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import (
@@ -158,10 +157,10 @@ def _scores(reading: Reading, width: int, tables: bool, others: Sequence[Reading
             notes = [in_short(limit)]
         meaning = "; ".join(filter(None, [with_conditions(rule.meaning, score.over), parts_in_words(score)]))
         table.add_row(
-            in_words_of([reading], rule.title),
+            rule.title,
             Text("–" if limit is not None else score_value(score, rule.unit), style="bold"),
             "; ".join(filter(None, notes)) or score.why,
-            *([Text(in_words_of([reading], meaning), style="dim")] if explained else []),
+            *([Text(meaning, style="dim")] if explained else []),
         )
     return table
 
