@@ -64,7 +64,6 @@ SMALLEST = with_parameters(
     total_correlation=GAP | {"distances": (1, 4), "samples": 2},
     order=GAP | {"tokens": 4},
     coherence={"puzzles": 1},
-    numerics={"points": 1, "draws": 2, "questions": 1, "canvas": 4, "steps": 2, "generation_draws": 2},
     templates={"tasks": 1, "points": 2, "mask_counts": MASKS, "contrast_tasks": 1, "contrast_questions": 1},
 )
 

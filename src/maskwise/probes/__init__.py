@@ -46,7 +46,6 @@ _FILES = (
     "total_correlation",
     "order",
     "coherence",
-    "numerics",
     "templates",
 )
 
