@@ -23,7 +23,6 @@ from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.words import load_words
 
 SETTINGS = replace(SMALL, probes=("mask-count", "room"), points=30)
-UNFAMILIAR = replace(SMALL, probes=("unfamiliar",), points=6).changed("unfamiliar", mask_counts=(2, 20))
 TARGETS = {word.casefold() for kind in ("country", "verb") for word in load_words()[kind]}
 
 
@@ -65,28 +64,16 @@ def test_each_number_of_examples_has_a_section_with_a_mark_for_each_task(tmp_pat
         assert all(0 <= mark.entry.low <= mark.entry.accuracy <= mark.entry.high <= 1 for mark in marks.values())
 
 
-@pytest.mark.parametrize(("settings", "other"), [(SETTINGS, "mask-count"), (UNFAMILIAR, "unfamiliar")])
-def test_no_question_that_selects_a_task_is_scored(settings, other):
+def test_no_question_that_selects_a_task_is_scored():
     """Context and question: no prompt is asked for both."""
     model = known_model(uniform)
-    asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler))
-    setup = Setup(model, asker, settings, load_words(), load_text(), {}, [])
+    asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, SETTINGS.filler))
+    setup = Setup(model, asker, SETTINGS, load_words(), load_text(), {}, [])
     prompts: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
-    for unit in plan(setup, [probe for probe in PROBES if probe.name in settings.probes]):
+    for unit in plan(setup, [probe for probe in PROBES if probe.name in SETTINGS.probes]):
         for item in unit.items(unit.points, set()):
-            selects = item.key[0] == "room" or item.condition.get("questions") == "selection"
-            prompts[selects].add(tuple(token for token in item.prompt.ids if token != model.mask_id))
+            prompts[item.key[0] == "room"].add(tuple(token for token in item.prompt.ids if token != model.mask_id))
     assert all(prompts.values()) and not prompts[True] & prompts[False]
-
-
-def test_unfamiliar_words_without_room_are_called_so_in_one_sentence(tmp_path):
-    readings = read_all([diagnose(known_model(lambda *_: "A"), UNFAMILIAR, tmp_path / "run")])
-    scores = readings[0].summary.scores
-    assert scores["unfamiliar_mask_tax"].value is None and len(scores["unfamiliar_mask_tax"].left_out) == 12
-    assert scores["unfamiliar_mask_tax"].why == "no task leaves room for a loss (12 below 45 % right)"
-    assert scores["unfamiliar_nats"].n == 72
-    page = read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
-    assert "accuracy on these words cannot show a loss" in page
 
 
 # --words

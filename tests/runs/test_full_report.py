@@ -42,7 +42,6 @@ SMALLEST = with_parameters(
     contrast={"tasks": 2, "questions": 1, "mask_counts": MASKS, "among": 2},
     calibration={"questions": 2, "mask_counts": MASKS},
     room={"questions": 2},
-    unfamiliar={"mask_counts": MASKS, "shots": 1, "among": 2},
     natural_text={"counts": (0, 3)},
     mechanism={"mask_counts": (8,), "points": 1},
     attribution=ORDERED,

@@ -166,7 +166,7 @@ def diagnose(
     if power and precision is not None:
         raise UserError("--precision asks as many questions as it takes: leave it or --power out")
     if power:
-        return _print_power(settings, words, leave_out=words is not None and probes is None, json=json)
+        return _print_power(settings, words, json)
     served = {name: value for name, value in locals().items() if name in OF_ENDPOINTS}
     if endpoint is None:
         refuse_served(served)
@@ -206,12 +206,12 @@ def diagnose(
     echo(f"report: {one_line(page)}")
 
 
-def _print_power(settings: Any, words: str | None, leave_out: bool, json: bool) -> None:
+def _print_power(settings: Any, words: str | None, json: bool) -> None:
     from maskwise.runs.settings import power_of, with_words
     from maskwise.scoring.power import power_in_words
     from maskwise.tasks.word_sources import load_word_source
 
-    found = power_of(with_words(settings, load_word_source(words), leave_out))
+    found = power_of(with_words(settings, load_word_source(words)))
     if json:
         return print_json(found)
     echo("Smallest difference in accuracy that this run detects (80 % power, 5 % two-sided, paired questions):")

@@ -24,7 +24,6 @@ _FILES = (
     "contrast",
     "calibration",
     "room",
-    "unfamiliar",
     "natural_text",
     "attribution",
     "mask_attribution",

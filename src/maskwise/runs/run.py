@@ -216,7 +216,7 @@ def run_inputs(**given: Any) -> RunInputs:
     if asked.templates is not None:
         settings = with_templates(settings, Path(asked.templates))
     source, prose = load_word_source(asked.words), load_text(Path(asked.text) if asked.text else None)
-    settings = with_words(settings, source, leave_out=asked.words is not None and asked.probes is None)
+    settings = with_words(settings, source)
     if source.tasks != TASKS:
         if asked.tasks is not None:
             raise UserError("these words bring tasks of their own: leave tasks or words out")

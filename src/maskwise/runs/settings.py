@@ -9,7 +9,6 @@ from typing import Any
 from maskwise.models.text_model import TextModel
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
-from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
 from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
@@ -146,11 +145,8 @@ def chosen_settings(
     return wanted
 
 
-def with_words(settings: Settings, source: WordSource, leave_out: bool) -> Settings:
-    """The settings with the tasks of the words that a user named; quick asks as many of them as it has tasks.
-    leave_out: without the probe `unfamiliar`, which has words of its own."""
-    if leave_out:
-        settings = replace(settings, probes=tuple(name for name in settings.probes if name != UNFAMILIAR))
+def with_words(settings: Settings, source: WordSource) -> Settings:
+    """The settings with the tasks of the words that a user named; quick asks as many of them as it has tasks."""
     if source.tasks == TASKS:
         return settings
     names = tuple(task.name for task in source.tasks)
