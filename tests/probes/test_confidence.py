@@ -293,10 +293,10 @@ def test_the_three_probes_are_run_by_full_and_by_name():
 def test_more_points_ask_more_questions_of_probes_that_are_named():
     from maskwise.runs.settings import FULL, chosen_settings
 
-    own = chosen_settings(probes="trajectory,calibration", points=60).parameters
+    own = chosen_settings(probes="trajectory,contrast", points=60).parameters
     assert own["trajectory"]["questions"] == 60
     assert chosen_settings(probes="trajectory", points=240).parameters["trajectory"]["questions"] == 240
-    assert own["calibration"] == FULL.parameters["calibration"]  # its questions are counted per task
+    assert own["contrast"] == FULL.parameters["contrast"]  # its questions are counted per task
     assert chosen_settings(probes="trajectory", points=4).parameters == chosen_settings("full", points=60).parameters
 
 

@@ -40,8 +40,6 @@ SMALLEST = with_parameters(
         "lists_per_point": 1,
     },
     contrast={"tasks": 2, "questions": 1, "mask_counts": MASKS, "among": 2},
-    calibration={"questions": 2, "mask_counts": MASKS},
-    room={"questions": 2},
     natural_text={"counts": (0, 3)},
     mechanism={"mask_counts": (8,), "points": 1},
     attribution=ORDERED,

@@ -194,14 +194,13 @@ def test_power_is_printed_without_opening_a_model(capsys):
 def test_the_questions_that_power_counts_are_those_that_are_asked(tmp_path):
     """Of each probe of the default run: the paired differences rest on as many questions."""
     asked = replace(
-        preset("default"), probes=("mask-count", "recall", "contrast", "calibration"), points=2,
+        preset("default"), probes=("mask-count", "recall", "contrast"), points=2,
         tasks=("country-smallest", "verb-largest"), relevant=(1,), distractors=2,
     )  # fmt: skip
     for probe, own in {
         "mask-count": {"mask_counts": (2, 5)},
         "recall": {"pairs": 6, "mask_counts": (2, 5), "filler_counts": (), "lists_per_point": 2},
         "contrast": {"tasks": 2, "questions": 2, "mask_counts": (2,), "among": 2},
-        "calibration": {"questions": 2, "mask_counts": (2, 5)},
     }.items():
         asked = asked.changed(probe, **own)
     folder = diagnose(known_model(lambda *_: "A"), asked, tmp_path / "run")

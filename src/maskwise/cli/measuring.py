@@ -94,6 +94,9 @@ def diagnose(
     ] = None,
     seed: Seed = 0,
     chat: Chat = False,
+    select_tasks: Annotated[
+        bool, typer.Option("--select-tasks", help="With --paper: separate questions select the tasks of the scores.")
+    ] = False,
     words: Annotated[
         str | None, typer.Option(help="paper, unfamiliar-1, unfamiliar-2, or a JSON file of word sets or word lists.")
     ] = None,
@@ -162,7 +165,7 @@ def diagnose(
 
     preset: Any = named[0] if named else "default"
     numbers = whole_numbers(relevant)
-    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
+    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat, select_tasks)
     if power and precision is not None:
         raise UserError("--precision asks as many questions as it takes: leave it or --power out")
     if power:

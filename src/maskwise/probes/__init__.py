@@ -22,8 +22,6 @@ _FILES = (
     "context_length",
     "location_masks",
     "contrast",
-    "calibration",
-    "room",
     "natural_text",
     "attribution",
     "mask_attribution",

@@ -20,7 +20,7 @@ from maskwise.models.families import FAMILIES, NOISE_DRAWS
 from maskwise.models.model import Model
 from maskwise.models.text_model import TextModel
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
-from maskwise.probes import PROBES, record_fields
+from maskwise.probes import PROBES, record_fields, select_tasks
 from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
@@ -167,6 +167,8 @@ def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> li
     for probe in probes:
         if probe.units is not None:
             units += probe.units(_own_setup(setup, probe))
+    if select_tasks.NAME in setup.settings.probes:
+        units += select_tasks.units(setup)
     return [on_grid(setup, unit) for unit in units]
 
 
@@ -286,7 +288,8 @@ def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tupl
 def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Manifest:
     """The manifest of a run that has not begun. exact: its records are not mixed with those of batches."""
     model, settings = setup.model, setup.settings
-    stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
+    own = {name: settings.parameters[name] for name in settings.probes if name in settings.parameters}
+    stored = asdict(settings) | {"parameters": own}
     return Manifest(
         model=model.description() if isinstance(model, TextModel) else described(model),
         settings=RunSettings(

@@ -10,6 +10,7 @@ from maskwise.models.text_model import TextModel
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
 from maskwise.probes.probe import NO_MASKS, Preset, Probe, Settings, Setup
+from maskwise.probes.select_tasks import NAME as SELECT_TASKS
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
@@ -122,12 +123,15 @@ def chosen_settings(
     precision: float | None = None,
     seed: int = 0,
     chat: bool = False,
+    select_tasks: bool = False,
 ) -> Settings:
     """A preset with what a user changes in it, checked. Probes are listed, or named in one text with commas."""
     if name not in NUMBERS:
         raise UserError(f"unknown preset {name!r}{did_you_mean(name, NUMBERS)}")
     if name == "paper" and (relevant, distractors) != (None, None):
         raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
+    if select_tasks and name != "paper":
+        raise UserError("--select-tasks belongs to the paper's protocol: add --paper, or leave --select-tasks out")
     if precision is not None and points is not None:
         raise UserError("--precision and --points exclude each other: name one")
     wanted = replace(preset(name), seed=seed, chat=chat, precision=precision)
@@ -142,7 +146,7 @@ def chosen_settings(
         wanted = wanted if probes is None else with_questions(wanted, points)
     wanted = with_examples(wanted, relevant, distractors)
     check(wanted)
-    return wanted
+    return replace(wanted, probes=(*wanted.probes, SELECT_TASKS)) if select_tasks else wanted
 
 
 def with_words(settings: Settings, source: WordSource) -> Settings:
@@ -230,7 +234,7 @@ def _with_fewer_examples(setup: Setup, longest: Callable[[Setup], int]) -> Setup
 def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
     known = [probe.name for probe in probes]
     for name in settings.probes:
-        if name not in known:
+        if name not in known and (name, settings.preset) != (SELECT_TASKS, "paper"):
             apart = ": separate probes by commas" if set(name.strip()) & set(" ;") else did_you_mean(name, known)
             raise UserError(f"unknown probe {name!r}{apart}")
     if not settings.probes:

@@ -1,4 +1,4 @@
-"""Which tasks leave room for a loss is judged on questions of its own, and scores say which tasks they rest on."""
+"""`--select-tasks`: separate questions decide on which tasks the scores of the paper's protocol rest."""
 
 from dataclasses import replace
 from zlib import crc32
@@ -10,19 +10,22 @@ from helpers.known import SMALL, known_model, uniform
 from helpers.page_reader import read
 from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.select_tasks import NAME, SUMMARY
 from maskwise.probes.text import load_text
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.sections import sections_for
 from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose, plan
+from maskwise.runs.settings import chosen_settings
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import LETTERS
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.words import load_words
 
-SETTINGS = replace(SMALL, probes=("mask-count", "room"), points=30)
+SETTINGS = replace(SMALL, preset="paper", probes=("mask-count", NAME), points=20).changed(
+    "mask-count", mask_counts=(2, 20)
+)
 TARGETS = {word.casefold() for kind in ("country", "verb") for word in load_words()[kind]}
 
 
@@ -34,34 +37,24 @@ def sure_of_countries(questions, asked, text):
     return LETTERS[(place + wrong) % 3]
 
 
-@pytest.mark.slow
-def test_scores_over_tasks_with_room_are_kept_with_those_over_all(tmp_path, capsys):
-    folder = diagnose(known_model(sure_of_countries), SETTINGS, tmp_path / "run")
-    readings = read_all([folder])
-    (found,) = readings[0].summary.extras["room"]
-    assert (found.relevant, found.room.tasks, found.room.too_easy) == (2, ["verb-largest"], ["country-smallest"])
-    tax, nats = found.scores["mask_tax"], found.scores["mask_nats"]
-    assert (tax.tasks, tax.left_out, tax.n) == (["verb-largest"], {"country-smallest": "too easy"}, 30)
-    assert nats.n == readings[0].summary.scores["mask_nats"].n == 60  # likelihoods are over all tasks
-    assert readings[0].summary.scores["mask_tax"].n == 60
+def test_scores_in_shares_rest_on_the_tasks_with_room(tmp_path, capsys):
+    readings = read_all([diagnose(known_model(sure_of_countries), SETTINGS, tmp_path / "run")])
+    summary = readings[0].summary
+    room, tax, nats = summary.extras[SUMMARY], summary.scores["mask_tax"], summary.scores["mask_nats"]
+    assert (room.tasks, room.too_easy, room.questions) == (["verb-largest"], ["country-smallest"], 40)
+    assert (tax.tasks, tax.left_out, tax.n) == (["verb-largest"], {"country-smallest": "too easy"}, 20)
+    assert nats.n == summary.probes["mask-count"][0].n == 40 and NAME not in summary.probes
     print_summary(readings[0])
-    assert "1 of 2 tasks leaves room for a loss" in " ".join(capsys.readouterr().out.split())
-    page = read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
-    assert "1 of 2 tasks leaves room for a loss (45 to 90 % right); 1 is too easy" in page
+    assert "1 of 2 tasks leaves room" in " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 tasks leaves room" in read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
 
 
-def test_each_number_of_examples_has_a_section_with_a_mark_for_each_task(tmp_path):
-    settings = replace(SETTINGS, probes=("room",), points=3, relevant=(1, 2))
-    (reading,) = read_all([diagnose(known_model(sure_of_countries), settings, tmp_path / "run")])
-    sections = [section for _, section in sections_for([reading])]
-    reports = {found.relevant: found.room for found in reading.summary.extras["room"]}
-    for section, number in zip(sections, (2, 1), strict=True):
-        assert section.says(reading)[0].startswith(f"With {number} example")
-        marks = {point.entry.condition["task"]: point for point in section.points(reading)}
-        assert {task: mark.entry.accuracy for task, mark in marks.items()} == reports[number].accuracy
-        assert sorted(mark.x for mark in marks.values()) == [1, 2]
-        assert marks["country-smallest"].series == "too easy (above 90 %)"
-        assert all(0 <= mark.entry.low <= mark.entry.accuracy <= mark.entry.high <= 1 for mark in marks.values())
+def test_without_a_task_with_room_there_is_no_score(tmp_path):
+    settings = replace(SETTINGS, points=6)
+    readings = read_all([diagnose(known_model(lambda *_: "A"), settings, tmp_path / "run")])
+    tax = readings[0].summary.scores["mask_tax"]
+    assert tax.value is None and len(tax.left_out) == 2 and "2 below 45 % right" in tax.why
+    assert "2 below 45 % right" in read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
 
 
 def test_no_question_that_selects_a_task_is_scored():
@@ -72,8 +65,23 @@ def test_no_question_that_selects_a_task_is_scored():
     prompts: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
     for unit in plan(setup, [probe for probe in PROBES if probe.name in SETTINGS.probes]):
         for item in unit.items(unit.points, set()):
-            prompts[item.key[0] == "room"].add(tuple(token for token in item.prompt.ids if token != model.mask_id))
+            prompts[item.key[0] == NAME].add(tuple(token for token in item.prompt.ids if token != model.mask_id))
     assert all(prompts.values()) and not prompts[True] & prompts[False]
+
+
+def test_it_belongs_to_the_paper_and_is_no_probe():
+    assert chosen_settings("paper", "mask-count", select_tasks=True).probes == ("mask-count", NAME)
+    with pytest.raises(UserError, match="select_tasks belongs to"):
+        chosen_settings("quick", select_tasks=True)
+    with pytest.raises(UserError, match="unknown probe"):
+        chosen_settings("default", NAME)
+
+
+def test_its_questions_can_be_made_again(tmp_path):
+    small = {"points": 1, "tasks": ["country-smallest"], "out": tmp_path / "run"}
+    run = mw.diagnose(known_model(sure_of_countries), "mask-count", preset="paper", select_tasks=True, **small)
+    (record,) = (record for record in run.records if record.probe == NAME)
+    assert record.condition == {"masks": 2} and "Options:" in run.prompt(record)
 
 
 # --words
