@@ -63,7 +63,7 @@ class ServedSpace:
     temperatures: tuple[float, ...] = (0.0, 0.5, 1.0)
     body: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # further fields of the request
 
-    variants = 0  # no caches or votes to choose
+    variants = 0  # no caches to choose
 
     def settings(self, model: str, url: str) -> list[ServedSetting]:
         check_served(self)

@@ -1,7 +1,6 @@
 """The first token that a way of decoding writes after each question, on a canvas of 200 masks, and what it measures."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from maskwise.records.groups import ColumnGroup, Group
 from maskwise.scoring.changes import paired_difference, paired_nats, recovered_share
 from maskwise.scoring.experiment_results import Accuracy, MitigationResult
 from maskwise.scoring.intervals import accuracy_interval, means_of
-from maskwise.support.errors import UserNotice
 from maskwise.support.grouping import grouped
 
 MASKS = 200
@@ -29,7 +27,7 @@ MASKS = 200
 
 class Marked(NamedTuple):
     """Whether the answer to a question was right. nll: negative log-likelihood of the right answer in the step that
-    wrote one, in nats; None of a vote, which takes all steps."""
+    wrote one, in nats."""
 
     task: str
     point: int
@@ -103,12 +101,7 @@ def biased_answers(model: Model, questions: Sequence[PreparedQuestion]) -> list[
 def first_tokens(
     model: Model, prompts: Sequence[Sequence[int]], options: Mapping[str, Any], masks: int
 ) -> list[FirstToken]:
-    """The first token that `generate` writes after each prompt; it stops once all are known. A vote needs all
-    steps."""
-    if "vote" in options:
-        with warnings.catch_warnings():  # the pattern is ours: a text without a letter is a wrong answer, no mistake
-            warnings.simplefilter("ignore", UserNotice)
-            return [FirstToken(one.ids[0]) for one in generate(model, prompts, masks, **options)]
+    """The first token that `generate` writes after each prompt; it stops once all are known."""
     found = [FirstToken() for _ in prompts]
 
     def watch(snapshot: Snapshot) -> None:

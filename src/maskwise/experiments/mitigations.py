@@ -61,7 +61,6 @@ from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import load_words
 
 STEPS, BLOCK, WINDOW = 40, 10, 20
-LETTER = r"^\s*([A-C])"  # the answer that the steps vote on
 NOT_SEEN, NEEDS_TRAINING = "masks after a block are not seen", "an adapter"
 BLOCKS: dict[str, Any] = {"steps": STEPS, "block": BLOCK}
 
@@ -97,8 +96,6 @@ MITIGATIONS = (
                paper="Chen et al., DPad: Efficient Diffusion Language Models with Suffix Dropout, arXiv 2508.14148"),
     Mitigation("soft masking", {"steps": STEPS, "soft_mask": SoftMask()},
                paper="Hersche et al., Soft-Masked Diffusion Language Models, arXiv 2510.17206"),
-    Mitigation("temporal voting", {"steps": STEPS, "vote": LETTER},
-               paper="Wang et al., Time Is a Feature, arXiv 2508.09138"),
     Mitigation("biased mask keys", {"steps": 1}, biased=True),
 )  # fmt: skip
 

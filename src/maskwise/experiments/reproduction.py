@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from maskwise.decoding.checks import check_request, end_tokens
+from maskwise.decoding.checks import check_request, end_tokens, text_before_end
 from maskwise.decoding.generate import decode, prompt_generators
-from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.experiments.score_cards import SETTINGS, ScoreCard, card_questions, variations
 from maskwise.models.checkpoints.opening import open as open_model
