@@ -85,13 +85,6 @@ def diagnose(
     distractors: Annotated[
         int | None, typer.Option(help="Distractors in the prompt: examples of another task.  [1 or more]")
     ] = None,
-    precision: Annotated[
-        float | None,
-        typer.Option(
-            help="Few-shot probes: add questions until the half-width of the 95 % interval of each paired difference "
-            "is at most this many points."
-        ),
-    ] = None,
     seed: Seed = 0,
     chat: Chat = False,
     select_tasks: Annotated[
@@ -165,9 +158,7 @@ def diagnose(
 
     preset: Any = named[0] if named else "default"
     numbers = whole_numbers(relevant)
-    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat, select_tasks)
-    if power and precision is not None:
-        raise UserError("--precision asks as many questions as it takes: leave it or --power out")
+    settings = chosen_settings(preset, probes, points, numbers, distractors, seed, chat, select_tasks)
     if power:
         return _print_power(settings, words, json)
     served = {name: value for name, value in locals().items() if name in OF_ENDPOINTS}

@@ -12,7 +12,6 @@ from maskwise.probes.examples import RelevantCount, in_words, numbers_in, score_
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import other_format, published_values
 from maskwise.probes.section import Entry, Paired, Shown, Summary
-from maskwise.probes.until_precise import precision
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.groups import Group, as_group, groups_of, joined
 from maskwise.records.record import Condition, Record, condition_text
@@ -46,7 +45,6 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
     if selecting:
         room = extras[select_tasks.SUMMARY] = room_of(selecting)
         scores = over_selected(scores, room, by_probe, probes, autoregressive)
-    wanted = run.manifest.settings.precision
     listed = {
         name: entries(known.get(name, unknown_probe(name)), records) for name, records in by_probe.items() if records
     }
@@ -59,7 +57,6 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
         scores=scores,
         probes=listed,
         extras=extras,
-        precision=UNSET if wanted is None else precision(run.records, probes, wanted),
         claims=claims_of(by_probe, probes) or UNSET,
     )
     return structs.replace(

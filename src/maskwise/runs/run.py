@@ -189,7 +189,7 @@ class RunInputs:
 
 
 QUESTION_ARGUMENTS = (
-    *("probes", "preset", "points", "tasks", "relevant", "distractors", "precision", "seed", "chat", "select_tasks"),
+    *("probes", "preset", "points", "tasks", "relevant", "distractors", "seed", "chat", "select_tasks"),
     *("words", "text", "data", "templates"),  # files
 )
 
@@ -215,7 +215,6 @@ def run_inputs(**given: Any) -> RunInputs:
         asked.points,
         numbers,
         asked.distractors,
-        asked.precision,
         asked.seed,
         asked.chat,
         asked.select_tasks,
@@ -248,7 +247,6 @@ def diagnose(
     tasks: "Sequence[str | Task] | None" = None,
     relevant: int | Sequence[int] | None = None,
     distractors: int | None = None,
-    precision: float | None = None,
     seed: int = 0,
     chat: bool = False,
     select_tasks: bool = False,
@@ -281,7 +279,6 @@ def diagnose(
         tasks: of the few-shot probes: names such as "animal-smallest", or tasks of your own
             (`maskwise.tasks.rules.tasks_of`); else the preset's.
         relevant, distractors: examples of the few-shot probes; a list such as (1, 10) runs each in turn.
-        precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
         select_tasks: of the preset paper: separate questions decide on which tasks the scores rest.
         words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.

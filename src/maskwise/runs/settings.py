@@ -23,7 +23,6 @@ CONTINUES_ONLY = "the server continues prompts and reads no text after them, so 
 LONGEST_USUAL = 1024  # tokens: models with a shorter context length get fewer distractors
 FEWER_DISTRACTORS = (30, 20, 12, 6)
 PASSAGE_PROBES = {"natural-text", "nelbo"}
-FINEST, COARSEST = 0.1, 50  # --precision, in points
 
 # quick: one difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
 QUICK_TASKS = ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest")
@@ -120,7 +119,6 @@ def chosen_settings(
     points: int | None = None,
     relevant: tuple[int, ...] | None = None,
     distractors: int | None = None,
-    precision: float | None = None,
     seed: int = 0,
     chat: bool = False,
     select_tasks: bool = False,
@@ -132,9 +130,7 @@ def chosen_settings(
         raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
     if select_tasks and name != "paper":
         raise UserError("--select-tasks belongs to the paper's protocol: add --paper, or leave --select-tasks out")
-    if precision is not None and points is not None:
-        raise UserError("--precision and --points exclude each other: name one")
-    wanted = replace(preset(name), seed=seed, chat=chat, precision=precision)
+    wanted = replace(preset(name), seed=seed, chat=chat)
     if probes is not None:
         listed = probes.split(",") if isinstance(probes, str) else probes
         named = [probe.strip() for probe in listed]
@@ -243,15 +239,5 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
         raise UserError("--relevant takes numbers of at least 1 separated by commas, such as 1,10")
     if settings.distractors < 1:
         raise UserError(f"--distractors must be at least 1, not {settings.distractors}")
-    if settings.precision is not None:
-        _check_precision(settings.precision, [probe for probe in probes if probe.name in settings.probes])
     if min(settings.points, settings.passages) < 1:
         raise UserError(f"--points must be at least 1, not {min(settings.points, settings.passages)}")
-
-
-def _check_precision(points: float, asked: Sequence[Probe]) -> None:
-    if not FINEST <= points <= COARSEST:
-        raise UserError(f"--precision takes a half-width of {FINEST} to {COARSEST} points, such as 2, not {points:g}")
-    if not any(probe.variants is not None for probe in asked):
-        few_shot = ", ".join(probe.name for probe in PROBES if probe.variants is not None)
-        raise UserError(f"--precision is about few-shot probes: name one of {few_shot} with --probes")

@@ -133,7 +133,7 @@ def how_sure(reading: Reading) -> Sentence:
     drawn = [(point.entry, one.measures) for _, one in sections_for([reading]) for point in one.points(reading)]
     ends = [(entry.get(of.low), entry.get(of.high)) for entry, measures in drawn for of in measures if of.percent]
     widest = max((one for one in ends if None not in one), key=lambda one: one[1] - one[0], default=None)
-    stages = precision_in_words(reading.summary) + selected_tasks(reading.summary)
+    stages = selected_tasks(reading.summary)
     reach = f"; the widest interval on this page is {between(*widest, 1)}" if widest else ""
     ruled = any(entry.rules_low is not None for entry, _ in drawn)
     rules = "; the tables under the figures of word rules have those for new ones" if ruled else ""
@@ -149,21 +149,6 @@ def how_sure(reading: Reading) -> Sentence:
     if tasks < FEW_TASKS:
         return Sentence(topic, f"Roughly: only {task_count(tasks)} could be averaged.", evidence)
     return Sentence(topic, f"Measured on {task_count(tasks)}.", evidence)
-
-
-def precision_in_words(summary: Summary) -> str:
-    """The blocks and the precision of a run with --precision; empty for any other run."""
-    found = summary.precision
-    if found is UNSET:
-        return ""
-    wanted, first, second = points(found.wanted).removeprefix("+"), found.first_stage, found.second_stage
-    if second is None or found.worst is None or found.half_width is None:
-        return f"For ±{wanted}: {found.asked} of the first {first} blocks were asked. "
-    asked = "" if found.asked == first + second else f", of which {found.asked} were asked so far"
-    return (
-        f"For ±{wanted}: {first} blocks of one question per task, then {second} more by Stein's rule{asked}; the least "
-        f"certain difference ({found.worst.probe}) is known to ±{points(found.half_width).removeprefix('+')}. "
-    )
 
 
 def selected_tasks(summary: Summary) -> str:
