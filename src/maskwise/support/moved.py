@@ -26,7 +26,6 @@ _RENAMED = {
     "run training_run, settings training_settings",
     "diffusion": "softmask objectives.soft_mask, process objectives.masked_nelbo",
     "scoring": "questions repeated_questions",
-    "probes": "precision until_precise",
     "probes.answers": "attention attention_shares, generation_length canvas_answers, likelihood_masks answer_scores, "
     "marginals distant_masks, mechanism changed_attention, nelbo passage_nelbo, order unmasking_order, "
     "recall recalled_values, pairs pair_correlation",
