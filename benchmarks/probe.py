@@ -33,7 +33,7 @@ LONG: Size = (6, 40, (1, 60, 130, 240))  # 1140 to 1380 tokens
 SHORT: Size = (2, 0, (1, 40, 80, 130))  # 66 to 195 tokens
 TOY_LONG: Size = (2, 1, (1, 9))
 TOY_SHORT: Size = (1, 0, (1, 4))
-WHOLE = ("numerics", "templates", "confidence", "self-correction", "trajectory")
+WHOLE = ("templates", "confidence", "self-correction", "trajectory")
 LONGEST_PROBE = 180.0  # seconds, at its default size
 
 

@@ -12,7 +12,6 @@ BLOCK = re.compile(r"^```text\n([a-z-]+)\n((?:[^\n`]+ {2,}[^\n`]+\n)+)```$", re.
 # What a cell is, and its class in site.css.
 CELLS = {
     "R": ("relevant example", "relevant"),
-    "u": ("relevant example of unfamiliar words", "relevant"),
     "d": ("distractor", "distractor"),
     "n": ("example near in space", "relevant"),
     "f": ("example far away", "distractor"),

@@ -4,7 +4,6 @@ import pytest
 
 from helpers import house
 
-
 LIMITED = [count for count in house.counts() if count.name in house.LIMITS]
 
 

@@ -1,8 +1,8 @@
 """The paper's measurements on a published checkpoint, with our predictions next to them, in one file to send back.
 
 1. `--paper`: the sixteen tasks, ten relevant examples among forty distractors (Piskorz et al., arXiv 2511.21338).
-2. Word sets I and II (`--words unfamiliar-1`, `unfamiliar-2`) in the same setting, probes mask-count and room: mask
-   tax over the sets with room for a loss, and change of the likelihood over all sets.
+2. Word sets I and II (`--words unfamiliar-1`, `unfamiliar-2`) in the same setting, probe mask-count with
+   `--select-tasks`: mask tax over the sets with room for a loss, and change of the likelihood over all sets.
 3. The predictions below were written before anyone ran this on a published checkpoint. Each is an interval for one
    number; the file says whether the measured value lies inside it.
 
@@ -23,6 +23,7 @@ import maskwise as mw
 from maskwise.probes.examples import main_records
 from maskwise.probes.published import last_part, paper_model
 from maskwise.probes.section import Entry
+from maskwise.probes.select_tasks import SUMMARY as SELECTED
 from maskwise.runs.run import Run
 
 PAPER_PROBES = ("location", "question-position", "mask-count", "filler", "location-masks")
@@ -84,11 +85,9 @@ def measured(paper: Run, sets: dict[str, Run]) -> Iterator[Measured]:
             yield Measured(f"paper: accuracy, {count} masks less 2", pair.difference, pair.low, pair.high)
     for name, run in sets.items():
         summary = run.reading.summary
-        for report in summary.extras.get("room", []):
-            tax = report.scores["mask_tax"]
-            yield Measured(f"{name}: sets with room", len(report.room.tasks), None, None)
-            yield Measured(f"{name}: mask tax over sets with room", tax.value, tax.low, tax.high, tax.why)
-        nats = summary.scores["mask_nats"]
+        tax, nats = summary.scores["mask_tax"], summary.scores["mask_nats"]
+        yield Measured(f"{name}: sets with room", len(summary.extras[SELECTED].tasks), None, None)
+        yield Measured(f"{name}: mask tax over sets with room", tax.value, tax.low, tax.high, tax.why)
         yield Measured(f"{name}: nats lost to masks", nats.value, nats.low, nats.high, nats.why)
 
 
@@ -112,7 +111,14 @@ def run_all(model: mw.Model, out: Path, points: int | None, probes: tuple[str, .
     paper = mw.diagnose(model, list(probes), preset="paper", points=points, chat=chat, out=out / "paper")
     sets = {
         name: mw.diagnose(
-            model, ["mask-count", "room"], preset="paper", points=points, chat=chat, words=name, out=out / name
+            model,
+            "mask-count",
+            preset="paper",
+            points=points,
+            chat=chat,
+            select_tasks=True,
+            words=name,
+            out=out / name,
         )
         for name in SETS
     }
@@ -124,7 +130,7 @@ def run_all(model: mw.Model, out: Path, points: int | None, probes: tuple[str, .
         "versions": paper.manifest.versions,
         "points": paper.manifest.settings.points,
         "measured": rows,
-        "room": {name: run.reading.summary.extras.get("room", []) for name, run in sets.items()},
+        SELECTED: {name: run.reading.summary.extras[SELECTED] for name, run in sets.items()},
     }
     file = out / FILE
     file.write_text(json.dumps(msgspec.to_builtins(content), indent=1) + "\n", encoding="utf-8")

@@ -8,7 +8,6 @@ import typer
 
 from maskwise.advice.plan import FASTEST_PASS, asked_at_most, fit_plan, most_passes
 from maskwise.advice.questions import EMBEDDED_SPACE
-from maskwise.advice.search_request import prepare
 from maskwise.advice.search_space import SearchSpace, Setting, settings_in, within_blocks
 from maskwise.advice.selection import Plan, fewest_questions
 from maskwise.cli import app
@@ -126,14 +125,3 @@ def test_the_threshold_that_the_probe_confidence_advises_is_taken_by_advise_and_
     assert one.options.parameters == {"tau": 0.63}
     decode = "--rule threshold --parameter tau=0.63"
     assert decode in one.command("m") and ("--rule threshold" in line) == (decode in line) == shown
-
-
-def test_a_pattern_adds_a_vote_over_the_steps_to_settings_with_several():
-    space = SearchSpace(max_new_tokens=8, blocks=(4,), steps=(8, 1), caches=("none",), vote="([AB])")
-    voted = [one for setting in settings_in(space) for one in space.cached_variants(setting)]
-    assert voted and {one.options.vote for one in voted} == {"([AB])"} and space.variants == 1
-    assert all(one.name.endswith(", vote") and "--vote '([AB])'" in one.command("m") for one in voted)
-    assert not any(one.options.steps == 1 for one in voted)
-    questions = [{"prompt": f"{n}:", "answer": str(n)} for n in range(64)]
-    assert prepare(questions, exact=True).space.vote is None
-    assert prepare(questions, pattern="(.+)").space.vote == "(.+)"

@@ -10,9 +10,8 @@ import torch
 
 from helpers.known import shipped_tokenizer, with_parameters
 from helpers.oracle import oracle
-from maskwise.decoding.history.voting import elected
 from maskwise.probes.answers.commits import LEVELS, watch_commits
-from maskwise.probes.answers.looks import ChangeCounter
+from maskwise.probes.answers.looks import Looks
 from maskwise.probes.answers.repair import corrupt, look, self_correct
 from maskwise.probes.known_tokens import (
     GUESSING,
@@ -27,7 +26,7 @@ from maskwise.probes.known_tokens import (
 from maskwise.probes.library.confidence import COMMITS, MASKED, _apart, _nine_of_ten, judged, threshold_advice
 from maskwise.probes.library.self_correction import measures as repair_measures
 from maskwise.probes.library.self_correction import pays, repaired, seen
-from maskwise.probes.library.trajectory import PROBE, _last_steps, looked, vote_advice
+from maskwise.probes.library.trajectory import _last_steps, looked
 from maskwise.probes.library.trajectory import measures as looked_measures
 from maskwise.probes.section import Entry
 from maskwise.records.record import Record
@@ -161,7 +160,7 @@ def test_committed_tokens_change_only_where_a_strategy_masks_them_again(rule, ch
     from maskwise.decoding.options import DecodingOptions
 
     model = oracle(posterior, MASK + 1, MASK)
-    counter = ChangeCounter([list(prompt.ids) for prompt in lines(4)], MASK)
+    counter = Looks([list(prompt.ids) for prompt in lines(4)], MASK)
     parameters = {"eta": 0.3} if rule == "remdm" else None
     options = DecodingOptions(max_new_tokens=0, rule=rule, steps=8, parameters=parameters)
     made = decode(model, [list(prompt.ids) for prompt in lines(4)], options, on_step=counter)
@@ -170,72 +169,31 @@ def test_committed_tokens_change_only_where_a_strategy_masks_them_again(rule, ch
 
 
 def test_right_then_wrong_and_its_mirror_with_their_chance():
-    found = looked({"answers": [-1, 0, 1, 1], "right": 0, "voted": 0, "changed": 0})
+    found = looked({"answers": [-1, 0, 1, 1], "right": 0, "changed": 0})
     assert (found["lost"], found["lost_chance"], found["gained"], found["gained_chance"]) == (1.0, 0.5, 0.0, 0.25)
     assert (found["first_seen"], found["settled"], found["ever"]) == (0.75, 0.75, 1.0)
-    mirror = looked({"answers": [0, 1, 1, 1], "right": 1, "voted": 1, "changed": 0})
+    mirror = looked({"answers": [0, 1, 1, 1], "right": 1, "changed": 0})
     assert (mirror["lost"], mirror["lost_chance"], mirror["gained"], mirror["gained_chance"]) == (0.0, 0.25, 1.0, 0.75)
-    never = looked({"answers": [-1, -1], "right": -1, "voted": 0, "changed": 0})
+    never = looked({"answers": [-1, -1], "right": -1, "changed": 0})
     assert never["unparsable"] == 1.0 and never["lost"] == never["gained_chance"] == 0.0 and never["settled"] == 0.5
 
 
 def test_the_chance_is_that_of_random_order():
     draws, answers = np.random.default_rng(0), np.array([0, 0, 1, -1, 1, 1])
     orders = [draws.permutation(answers).tolist() for _ in range(4000)]
-    seen = [looked({"answers": order, "right": 0, "voted": 0, "changed": 0}) for order in orders]
+    seen = [looked({"answers": order, "right": 0, "changed": 0}) for order in orders]
     for kind in ("lost", "gained"):
         assert np.mean([one[kind] for one in seen]) == pytest.approx(seen[0][f"{kind}_chance"], abs=0.03)
 
 
-def test_later_looks_weigh_more_and_looks_without_an_answer_do_not_vote():
-    assert elected(["a", "a", "a", "a", "a", "a", "a", "b"]) == 6  # seven looks outweigh the last
-    assert elected(["a", "b", "b"]) == 2 and elected([None, "a", None]) == 1 and elected([None]) is None
-
-
-def voted(*pairs):
-    """Questions as (right at the end, right by the vote)."""
-    looks = [{"answers": [0] * 8, "right": 1 - last, "voted": vote, "changed": 0} for last, vote in pairs]
-    records = [
-        Record(model="", probe="", task="embedded", point=point, condition={}, masks=8, predicted="", answer="",
-               correct=not evidence["right"], evidence=evidence)
-        for point, evidence in enumerate(looks)
-    ]  # fmt: skip
-    entry = Entry(condition={"rule": "random", "tokens_per_step": 1}, masks=8, n=len(pairs), accuracy=0.5, low=0.0,
-                  high=1.0)  # fmt: skip
-    entries = looked_measures(entry, records)
-    return vote_advice(SimpleNamespace(entries=lambda probe: entries))
-
-
-def test_voting_is_advised_or_not_by_its_interval_and_else_called_inconclusive_with_a_number_of_questions():
-    assert voted(*[(0, 1)] * 15, *[(1, 1)] * 5).startswith("what to do: vote over the steps")
-    assert voted(*[(1, 1)] * 400).startswith("what to do: do not vote over the steps")
-    few = voted(*[(1, 1)] * 18, (0, 1), (1, 0))
-    needed = int(re.search(r"--points (\d+)", few)[1])
-    enough = voted(*[(1, 1)] * 360, *[(0, 1)] * 25, *[(1, 0)] * 15)  # 2.5 points, -0.6 to 5.6, of 400 questions
-    assert enough.startswith("what to do: do not vote") and "not shown with 400 questions" in enough
-    assert "inconclusive" in few and smallest_detectable(needed, 0.1) <= 0.05 < smallest_detectable(needed - 2, 0.1)
-
-
-def test_voting_cannot_gain_where_right_at_some_step_is_right_at_the_end():
-    gain = {"vote_p": 1.0, "vote_gain": 0.0, "vote_gain_low": -0.139, "vote_gain_high": 0.139, "vote_changed": 0.0}
-    lost = {"lost_excess": 0.0, "lost_excess_high": 0.139, "lost_p": 1.0, "gained": 0.0, "gained_high": 0.117}
+def test_the_questions_that_would_decide_are_named():
+    lost = {"lost_excess": 0.0, "lost_excess_high": 0.139, "lost_p": 1.0, "lost": 0.0}
     same = {"condition": {"rule": "random", "tokens_per_step": 1}, "masks": 8, "low": 0.7, "high": 1.0}
-    entry = Entry(**same, n=20, accuracy=0.9, measures={"ever": 0.9} | gain | lost)
-    shown = SimpleNamespace(entries=lambda probe: [entry])
-    line = vote_advice(shown)
-    assert line.startswith("what to do: do not vote over the steps (--vote): every question that was right after some")
-    assert "voting cannot gain on them; on other questions, voting could gain at most 13.9 points" in line
-    _, none = _last_steps(shown)
-    assert none.startswith("decode to the end: no question gained from later steps, up to 12\u00a0% could (20 quest")
-    entry.measures.update(gained=0.05, gained_high=0.211, vote_changed=0.1)
-    _, some = _last_steps(shown)
-    assert some.startswith(
-        "decode to the end: 5\u00a0% of the questions gained from later steps, up to 21\u00a0% could"
-    )
-    for do, changed in ((none, 0.0), (some, 0.1)):
-        needed = int(re.search(r"ask (\d+) questions: --probes trajectory --points \1$", do)[1])
-        assert smallest_detectable(needed, changed) <= 0.05 < smallest_detectable(needed - 2, changed)
-    assert "fewer will do" not in PROBE.sections[0].how_to_read
+    for gained in (0.0, 0.1):
+        entry = Entry(**same, n=20, accuracy=0.9, measures=lost | {"gained": gained, "gained_high": 0.211})
+        _, do = _last_steps(SimpleNamespace(entries=lambda probe, entry=entry: [entry]))
+        needed = int(re.search(r"--points (\d+)$", do)[1])
+        assert smallest_detectable(needed, gained) <= 0.05 < smallest_detectable(needed - 2, gained)
 
 
 def test_the_interval_of_a_chance_above_zero_is_no_narrower_than_that_of_none():
@@ -252,7 +210,7 @@ def test_the_interval_of_a_chance_above_zero_is_no_narrower_than_that_of_none():
             "answer": "",
         }
         looks = [[0] * 8] * 19 + [answers]
-        found = [{"answers": one, "right": 0, "voted": 1, "changed": 0} for one in looks]
+        found = [{"answers": one, "right": 0, "changed": 0} for one in looks]
         records = [Record(**same, point=n, correct=True, evidence=one) for n, one in enumerate(found)]
         return looked_measures(Entry(condition={}, masks=8, n=20, accuracy=1.0, low=0.8, high=1.0), records)[0].measures
 
@@ -260,26 +218,6 @@ def test_the_interval_of_a_chance_above_zero_is_no_narrower_than_that_of_none():
     assert none["lost_chance"] == 0 and once["lost_chance"] == pytest.approx(1 / 160)
     assert once["lost_chance_high"] >= none["lost_chance_high"] == none["lost_high"]
     assert once["lost_excess_low"] < -0.05 and once["lost_excess_high"] > 0.05
-
-
-def test_a_gain_of_voting_in_one_of_six_conditions_is_judged_by_holms_procedure():
-    """6 of 20 answers gained is significant alone (p = .010), not among six conditions of which five show nothing."""
-
-    def entry(number, *pairs):
-        same = {"model": "", "probe": "", "task": "markov", "condition": {}, "masks": 8, "predicted": "", "answer": ""}
-        looks = [{"answers": [right, right], "right": 1, "voted": voted, "changed": 0} for right, voted in pairs]
-        records = [Record(**same, point=n, correct=bool(pairs[n][0]), evidence=one) for n, one in enumerate(looks)]
-        named = {"rule": "random", "tokens_per_step": number}
-        return looked_measures(Entry(condition=named, masks=8, n=20, accuracy=0.5, low=0.0, high=1.0), records)[0]
-
-    gained, level = entry(1, *[(0, 1)] * 6, *[(1, 1)] * 14), [entry(n, *[(1, 1)] * 20) for n in range(2, 7)]
-    assert gained.measures["vote_gain_low"] > 0 and gained.measures["vote_p"] == pytest.approx(0.0105, abs=5e-4)
-    alone = vote_advice(SimpleNamespace(entries=lambda probe: [gained]))
-    assert "vote over the steps (--vote PATTERN) with random, 1 per step" in alone
-    of_six = vote_advice(SimpleNamespace(entries=lambda probe: [gained, *level]))
-    assert "inconclusive" in of_six and "Holm's procedure over 6 conditions" in of_six
-    more = entry(1, *[(0, 1)] * 12, *[(1, 1)] * 8)
-    assert "--vote PATTERN" in vote_advice(SimpleNamespace(entries=lambda probe: [more, *level]))
 
 
 def test_the_three_probes_are_run_by_full_and_by_name():
@@ -293,10 +231,10 @@ def test_the_three_probes_are_run_by_full_and_by_name():
 def test_more_points_ask_more_questions_of_probes_that_are_named():
     from maskwise.runs.settings import FULL, chosen_settings
 
-    own = chosen_settings(probes="trajectory,calibration", points=60).parameters
+    own = chosen_settings(probes="trajectory,contrast", points=60).parameters
     assert own["trajectory"]["questions"] == 60
     assert chosen_settings(probes="trajectory", points=240).parameters["trajectory"]["questions"] == 240
-    assert own["calibration"] == FULL.parameters["calibration"]  # its questions are counted per task
+    assert own["contrast"] == FULL.parameters["contrast"]  # its questions are counted per task
     assert chosen_settings(probes="trajectory", points=4).parameters == chosen_settings("full", points=60).parameters
 
 

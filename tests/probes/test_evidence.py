@@ -62,7 +62,6 @@ LITTLE = with_parameters(
     generation_length={"canvases": (8, 16), "blocks": (8,), "questions": 2},
     likelihood_masks={"mask_counts": (0, 8), "samples": 2, "questions": 2},
     nelbo={"draws": 3},
-    numerics={"points": 1, "draws": 2, "questions": 1, "canvas": 4, "steps": 2, "generation_draws": 2},
     templates={"tasks": 1, "points": 2, "mask_counts": (2, 8), "contrast_tasks": 1, "contrast_questions": 1},
 )
 NOT_COHERENCE = tuple(probe.name for probe in PROBES if probe.group != "coherence")

@@ -139,7 +139,7 @@ BY_FILLERS = many_fillers, lambda asked: asked["condition"]["fillers"] > MANY
 BY_DISTANCE = distant_rule, lambda asked: asked["condition"]["location"] != NEAREST[asked["condition"].get("question")]
 NEAREST = {None: 4, "right": 4, "middle": 2, "left": 0}
 FORMAT = {
-    **dict.fromkeys(("mask-count", "location-masks", "context-length", "contrast", "calibration", "recall",
+    **dict.fromkeys(("mask-count", "location-masks", "context-length", "contrast", "recall",
                      "shots-masks", "points", "labelled-text", "hotpotqa"), BY_MASKS),
     "filler": BY_FILLERS,
     "location": BY_DISTANCE,
@@ -150,7 +150,6 @@ ASKED = with_parameters(
     mask_count={"mask_counts": (2, 20)},
     filler={"after_two_masks": (".", END), "mask_counts": (2, 20)},
     contrast={"tasks": 1, "questions": 2, "mask_counts": (2, 20), "among": None},
-    calibration={"questions": 2, "mask_counts": (2, 20)},
     recall={"mask_counts": (2, 20), "filler_counts": ()},
     shots_masks={"shots": (1, 3), "masks": (1, 30), "clouds": 1},
     points={"clouds": 1, "examples": 8, "points": 4, "counts": (0,), "masked_examples": 8, "shares": (0.0, 0.2)},

@@ -25,7 +25,7 @@ def test_it_writes_one_file_with_every_prediction_of_the_model(tmp_path):
     assert wanted <= rows.keys() and all("predicted" in rows[name] for name in wanted)
     masks = rows["paper: accuracy, 200 masks less 2"]
     assert masks["inside"] is (-0.33 <= masks["value"] <= -0.13)
-    assert content["room"]["unfamiliar-2"][0]["room"]["questions"] == 12
+    assert content["selected_tasks"]["unfamiliar-2"]["questions"] == 12
 
 
 def test_a_prediction_is_judged_for_its_models_alone():

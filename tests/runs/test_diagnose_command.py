@@ -79,8 +79,6 @@ def test_without_out_the_folder_is_named_after_model_and_settings(checkpoint, tm
         (["--quick", "--full"], "--quick and --full exclude each other"),
         (["--probes", "location,moon"], "unknown probe 'moon'"),
         (["--points", "0"], "--points must be at least 1, not 0"),
-        (["--precision", "0"], "--precision takes a half-width of 0.1 to 50 points, such as 2, not 0"),
-        (["--precision", "2", "--points", "9"], "--precision and --points exclude each other"),
         (["--words", "none.json"], "cannot read none.json: No such file"),
         (["--text", "none.txt"], "cannot read none.txt: No such file"),
         (["--batch-tokens", "0", "--quick", "--points", "1"], "--batch-tokens must be at least 1"),

@@ -40,9 +40,6 @@ SMALLEST = with_parameters(
         "lists_per_point": 1,
     },
     contrast={"tasks": 2, "questions": 1, "mask_counts": MASKS, "among": 2},
-    calibration={"questions": 2, "mask_counts": MASKS},
-    room={"questions": 2},
-    unfamiliar={"mask_counts": MASKS, "shots": 1, "among": 2},
     natural_text={"counts": (0, 3)},
     mechanism={"mask_counts": (8,), "points": 1},
     attribution=ORDERED,
@@ -64,7 +61,6 @@ SMALLEST = with_parameters(
     total_correlation=GAP | {"distances": (1, 4), "samples": 2},
     order=GAP | {"tokens": 4},
     coherence={"puzzles": 1},
-    numerics={"points": 1, "draws": 2, "questions": 1, "canvas": 4, "steps": 2, "generation_draws": 2},
     templates={"tasks": 1, "points": 2, "mask_counts": MASKS, "contrast_tasks": 1, "contrast_questions": 1},
 )
 

@@ -24,7 +24,7 @@ def find_fruit(questions, asked, text):
 def test_it_is_asked_and_scored(tmp_path):
     names = tuple(task.name for task in FRUIT_TASKS)
     assert names == ("fruit-smallest", "fruit-largest") and not set(names) & {task.name for task in TASKS}
-    settings = replace(SMALL, probes=("mask-count", "calibration"), tasks=(TASKS[0].name, *names))
+    settings = replace(SMALL, probes=("mask-count", "location"), tasks=(TASKS[0].name, *names))
     folder = diagnose(known_model(find_fruit), settings, tmp_path / "run", tasks=FRUIT_TASKS)
     (reading,) = read_all([folder])
     records = reading.run.records

@@ -10,9 +10,8 @@ import torch
 
 from maskwise.advice.questions import DecodingQuestion
 from maskwise.advice.search_space import Setting
-from maskwise.decoding.checks import check_request, end_tokens
+from maskwise.decoding.checks import check_request, end_tokens, text_before_end
 from maskwise.decoding.generate import decode
-from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.prompt_ids import encode_prompts
 from maskwise.models.batch import passes as batches
 from maskwise.models.checkpoints.fingerprint import fingerprint

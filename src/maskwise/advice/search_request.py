@@ -84,7 +84,6 @@ def prepare(
     if data is None and not named:
         pattern = EMBEDDED_PATTERN
     quality = chosen_quality(exact, pattern, function, judge)
-    space = replace(space, vote=quality.said if quality.kind == "pattern" else None)
     questions = embedded_questions(seed) if data is None else read_questions(data, quality.needs_answers)
     check_quality(quality, questions)
     if data is None and budget is None:

@@ -28,7 +28,6 @@ class SearchSpace:
     steps: tuple[int, ...] | None = None  # None: a token per step, two and four
     caches: tuple[str, ...] = ("none", "prefix", "dual", "dual:refresh=8")
     end_ids: tuple[int, ...] = ()  # tokens that end an answer: a text stops at the first of them
-    vote: str | None = None  # the pattern that finds the answer: settings are tried with a vote over their steps too
 
     @property
     def all_steps(self) -> tuple[int, ...]:
@@ -37,19 +36,14 @@ class SearchSpace:
 
     @property
     def variants(self) -> int:
-        """With how many caches a setting with blocks is tried, in addition to none, and with a vote."""
-        return sum(cache != "none" for cache in self.caches) + (self.vote is not None)
+        """With how many caches a setting with blocks is tried, in addition to none."""
+        return sum(cache != "none" for cache in self.caches)
 
     def cached_variants(self, setting: "Setting") -> list["Setting"]:
-        """The same with each cache, and with a vote over the steps where there is more than one to vote.
-
-        Without blocks a cache holds the prompt alone and is refreshed once: it is left out.
-        """
-        several = setting.options.steps is None or setting.options.steps > 1
-        voted = [Setting(replace(setting.options, vote=self.vote))] if self.vote is not None and several else []
+        """The same with each cache; without blocks one holds the prompt alone and is refreshed once: it is left out."""
         if setting.options.block is None:
-            return voted
-        return voted + [
+            return []
+        return [
             Setting(replace(setting.options, cache=cache, refresh=refresh))
             for cache, refresh in map(_cache, self.caches)
             if cache != "none"
@@ -103,7 +97,6 @@ class Setting:
         pace += [] if options.strategy.adaptive else [counted(self.passes, "step")]
         cache = [] if options.cache == "none" else [f"{options.cache} cache"]
         cache += [f"refresh {options.refresh}"] if options.refresh else []
-        cache += ["vote"] if options.vote is not None else []
         return ", ".join([*layout, *pace, *cache])
 
     def command(self, model: str, adapter: str | None = None) -> str:

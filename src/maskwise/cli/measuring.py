@@ -58,15 +58,11 @@ def diagnose(
     distractors: Annotated[
         int | None, typer.Option(help="Distractors in the prompt: examples of another task.  [1 or more]")
     ] = None,
-    precision: Annotated[
-        float | None,
-        typer.Option(
-            help="Few-shot probes: add questions until the half-width of the 95 % interval of each paired difference "
-            "is at most this many points."
-        ),
-    ] = None,
     seed: Seed = 0,
     chat: Chat = False,
+    select_tasks: Annotated[
+        bool, typer.Option("--select-tasks", help="With --paper: separate questions select the tasks of the scores.")
+    ] = False,
     words: Annotated[
         str | None, typer.Option(help="paper, unfamiliar-1, unfamiliar-2, or a JSON file of word sets or word lists.")
     ] = None,
@@ -118,11 +114,9 @@ def diagnose(
 
     preset: Any = named[0] if named else "default"
     numbers = whole_numbers(relevant)
-    settings = chosen_settings(preset, probes, points, numbers, distractors, precision, seed, chat)
-    if power and precision is not None:
-        raise UserError("--precision asks as many questions as it takes: leave it or --power out")
+    settings = chosen_settings(preset, probes, points, numbers, distractors, seed, chat, select_tasks)
     if power:
-        return _print_power(settings, words, leave_out=words is not None and probes is None, json=json)
+        return _print_power(settings, words, json)
     check_models(names, adapter, dtype, weights)
     from maskwise.runs.run import diagnose as run_probes
 
@@ -157,12 +151,12 @@ def diagnose(
     echo(f"report: {one_line(page)}")
 
 
-def _print_power(settings: Any, words: str | None, leave_out: bool, json: bool) -> None:
+def _print_power(settings: Any, words: str | None, json: bool) -> None:
     from maskwise.runs.settings import power_of, with_words
     from maskwise.scoring.power import power_in_words
     from maskwise.tasks.word_sources import load_word_source
 
-    found = power_of(with_words(settings, load_word_source(words), leave_out))
+    found = power_of(with_words(settings, load_word_source(words)))
     if json:
         return print_json(found)
     echo("Smallest difference in accuracy that this run detects (80 % power, 5 % two-sided, paired questions):")

@@ -1,6 +1,6 @@
 """Options and prompts checked against the model before any work is done."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from maskwise.decoding.options import DecodingOptions
@@ -22,6 +22,12 @@ def end_tokens(model: Model) -> tuple[int, ...]:
         vocabulary = tokenizer.get_vocab()
         ids += [vocabulary[name] for name in TURN_ENDS if name in vocabulary]
     return tuple(dict.fromkeys(ids))
+
+
+def text_before_end(model: Model, ids: Sequence[int], ends: Collection[int]) -> str:
+    """The text up to the first end token."""
+    length = next((place for place, token in enumerate(ids) if token in ends), len(ids))
+    return model.tokenizer.decode(ids[:length], skip_special_tokens=True)
 
 
 def check_prompts(model: Model, prompts: Sequence[Sequence[int]], new: int) -> None:

@@ -14,7 +14,6 @@ from maskwise.decoding.canvas import Block, plan
 from maskwise.decoding.checks import check_request, for_model
 from maskwise.decoding.divergence import Divergence, check_divergence
 from maskwise.decoding.history.snapshot import Snapshot
-from maskwise.decoding.history.voting import Ballot
 from maskwise.decoding.known_names import chosen_options, refuse_other_mask
 from maskwise.decoding.loop import DecodingLoop, decoded_text
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions, SoftMask, describe_options
@@ -29,7 +28,6 @@ from maskwise.models.generation import Generation, Generations, OtherNames, Prom
 from maskwise.models.model import Model
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.randomness import number_repeats, torch_generator
-from maskwise.tasks.checkable import first_match
 
 # Forward passes that make up for laying the weights by column and back: 10 with SmolLM2's 135 M on an ARM core.
 WORTH_LAYING_OUT = 16
@@ -67,7 +65,6 @@ def generate(
     end_ids: Sequence[int] | None = DEFAULT.end_ids,
     soft_mask: SoftMask | bool | None = DEFAULT.soft_mask,
     edit: float | None = DEFAULT.edit,
-    vote: str | None = DEFAULT.vote,
     chat: bool | None = DEFAULT.chat,
     seed: int | None = None,
     batch: int | None = None,
@@ -164,9 +161,6 @@ def _recorded(
                 write(traces)
 
         found.extend(decode(model, ids, options, generator, on_step, batch, keep))
-    if options.vote is not None and not any(first_match(options.vote, one.text) for one in found):
-        none = f"vote {options.vote!r} matches none of the generated texts, so the vote did nothing: correct it"
-        warnings.warn(none, UserNotice, stacklevel=3)
     if divergence:
         exact = decode(model, ids, options.exact(), same_draws, batch=batch)
         found.divergence = asdict(Divergence.between(exact, found))
@@ -222,26 +216,12 @@ def _decode_batch(
 ) -> list[Generation]:
     """first: the number of the first prompt in the whole call, for messages."""
     if not model.causal:
-        if options.vote is None:
-            return DecodingLoop(model, options, prompts, draws, on_step, first).run()
-        assert model.mask_id is not None
-        ballot = Ballot(prompts, model.mask_id)
-        made = DecodingLoop(model, options, prompts, draws, _both(ballot, on_step), first).run()
-        return ballot.elect(model, made, options.vote, options.end_ids or ())
+        return DecodingLoop(model, options, prompts, draws, on_step, first).run()
     continued = continue_causal(model, prompts, draws, options, first)
     return [
         Generation(new, decoded_text(model, new), len(new), list(range(len(new))), [*prompt, *new])
         for prompt, new in zip(prompts, continued, strict=True)
     ]
-
-
-def _both(ballot: Ballot, on_step: OnStep) -> Callable[[Snapshot], None]:
-    def watch(snapshot: Snapshot) -> None:
-        ballot(snapshot)
-        if on_step is not None:
-            on_step(snapshot)
-
-    return watch
 
 
 def _batches(

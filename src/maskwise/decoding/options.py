@@ -5,7 +5,6 @@ field, its line in the signature of `mw.generate` (tests/decoding/test_options.p
 on it.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
@@ -91,12 +90,6 @@ class DecodingOptions:
         None,
         "Token editing, for adaptive strategies: replace a committed token of the active block if another one has "
         "a probability above this. Published values: LLaDA2.1: 0.9, with threshold=0.95.",
-        True,
-    )
-    vote: str | None = _option(
-        None,
-        "Temporal self-consistency: the answer that most steps agree on, later ones weighing more, in place of the "
-        "last step's; this regular expression finds it. Wang et al., arXiv 2508.09138.",
         True,
     )
     chat: bool | None = _option(
@@ -220,11 +213,6 @@ class DecodingOptions:
                 f"edit goes with a strategy that decides itself how many tokens a step commits, such as threshold, not "
                 f"with {strategy.name}"
             )
-        if self.vote is not None:
-            try:
-                re.compile(self.vote)
-            except (re.error, OverflowError, RecursionError) as problem:
-                raise UserError(f"vote: the pattern {self.vote!r} does not compile: {problem}") from None
         if self.late_end and strategy.time_function is not None:
             raise UserError(f"late_end needs a strategy that ranks tokens; {strategy.name} draws for each at random")
 

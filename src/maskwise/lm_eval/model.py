@@ -21,9 +21,8 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-from maskwise.decoding.checks import end_tokens
+from maskwise.decoding.checks import end_tokens, text_before_end
 from maskwise.decoding.generate import decode, greedy_answers, prompt_generators
-from maskwise.decoding.history.voting import text_before_end
 from maskwise.decoding.likelihood import encode_pair, encode_text, log_likelihoods
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.decoding.prompt_ids import text_ids

@@ -109,7 +109,6 @@ class GenerateArguments(OtherNames, total=False):
     end_ids: Sequence[int] | None
     soft_mask: SoftMasking | bool | None
     edit: float | None
-    vote: str | None
     chat: bool | None
     seed: int | None
     batch: int | None

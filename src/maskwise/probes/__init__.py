@@ -22,9 +22,6 @@ _FILES = (
     "context_length",
     "location_masks",
     "contrast",
-    "calibration",
-    "room",
-    "unfamiliar",
     "natural_text",
     "attribution",
     "mask_attribution",
@@ -46,7 +43,6 @@ _FILES = (
     "total_correlation",
     "order",
     "coherence",
-    "numerics",
     "templates",
 )
 

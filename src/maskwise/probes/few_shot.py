@@ -1,6 +1,6 @@
 """Shared code of the few-shot probes: episodes of the 16 tasks, and prompts built from variants."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -9,8 +9,6 @@ from maskwise.probes.probe import Asker, Item, Setup, Unit, Variant, units_of
 from maskwise.records.record import Key, make_key
 from maskwise.tasks.episodes import Episode, Question, blocked, draw, draw_afresh, example_words, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
-from maskwise.tasks.rules import Task
-from maskwise.tasks.words import Words
 
 
 def episodes(setup: Setup, relevant: int, distractors: int, points: int) -> Iterator[Episode]:
@@ -37,12 +35,11 @@ def by_number(setup: Setup, variants: Sequence[Variant]) -> dict[int, list[Varia
     return found
 
 
-def context_of(setup: Setup, episode: Episode, afresh: bool, words: Words | None = None) -> Callable[[int], Episode]:
-    """The episode as a test point sees it: its own examples where they are drawn afresh, of other words if given."""
+def context_of(setup: Setup, episode: Episode, afresh: bool) -> Callable[[int], Episode]:
+    """The episode as a test point sees it: its own examples where they are drawn afresh."""
     if not afresh:
         return lambda point: episode
-    shown = example_words(setup.words if words is None else words, setup.settings.held_out)
-    return partial(draw_afresh, episode, shown)
+    return partial(draw_afresh, episode, example_words(setup.words, setup.settings.held_out))
 
 
 def episode_units(
@@ -52,17 +49,6 @@ def episode_units(
     for episode in episodes(setup, relevant, distractors, points):
         make = partial(few_shot_items, setup.asker, context_of(setup, episode, afresh), variants)
         yield from units_of(points, len(variants), make)
-
-
-def afresh_units(
-    setup: Setup, variants: Sequence[Variant], tasks: Iterable[Task], words: Words, drawn: tuple[int, int, int, int]
-) -> Iterator[Unit]:
-    """Questions of these tasks with a context for each. drawn: relevant examples, distractors, questions, seed."""
-    relevant, distractors, count, seed = drawn
-    for task in tasks:
-        episode = draw(task, words, relevant, distractors, count, seed, setup.settings.held_out)
-        make = partial(few_shot_items, setup.asker, context_of(setup, episode, True, words), variants)
-        yield from units_of(count, len(variants), make)
 
 
 def few_shot_items(

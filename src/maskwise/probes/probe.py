@@ -44,8 +44,7 @@ class Settings:
 
     The default asks 100 points of each of the 16 tasks, with 10 relevant examples among 40 distractors. Several numbers
     in `relevant` are asked one after the other by the probes with `each_number`, the others use `main_relevant`
-    (probes/examples.py). With a `precision`, in points, the few-shot probes ask as many points as it takes
-    (probes/until_precise.py).
+    (probes/examples.py).
     """
 
     preset: str
@@ -60,7 +59,6 @@ class Settings:
     passage_words: int = 100
     held_out: float = 0.5
     chat: bool = False
-    precision: float | None = None
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
     @property

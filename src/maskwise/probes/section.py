@@ -21,26 +21,6 @@ from maskwise.support.typed import Count, Typed
 from maskwise.tasks.episodes import CHANCE
 
 
-class WorstDifference(Typed, frozen=True, kw_only=True):
-    """The paired difference that is known least well."""
-
-    probe: str
-    condition: dict[str, Any]
-    baseline: dict[str, Any]
-    difference: float
-
-
-class PrecisionReport(Typed, frozen=True, kw_only=True):
-    """How precisely the paired differences of a run with --precision are known."""
-
-    wanted: Annotated[float, Meta(description="the half-width asked for, as a share")]
-    first_stage: Annotated[int, Meta(description="blocks of the first stage")]
-    second_stage: Annotated[int | None, Meta(description="blocks of the second; null before the first is done")]
-    asked: Annotated[int, Meta(description="blocks asked so far")]
-    half_width: Annotated[float | None, Meta(description="of the difference that is known least well")]
-    worst: Annotated[WorstDifference | None, Meta(description="that difference")]
-
-
 class PublishedValue(Typed, frozen=True, kw_only=True):
     """A value that the paper states, with the one measured."""
 
@@ -121,7 +101,6 @@ class Summary(Typed, frozen=True, kw_only=True):
     extras: Annotated[dict[str, Any], Meta(description="further results of single probes, each a field")] = field(
         default_factory=dict
     )
-    precision: Annotated[PrecisionReport | UnsetType, Meta(description="with --precision")] = UNSET
     claims: Annotated[list[Claim] | UnsetType, Meta(description="the papers' claims, judged")] = UNSET
     power: Annotated[
         list[DetectableDifference] | UnsetType,

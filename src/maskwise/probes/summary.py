@@ -7,13 +7,11 @@ from typing import Any
 
 from msgspec import UNSET, structs
 
-from maskwise.probes import PROBES, examples
-from maskwise.probes.examples import PAPER_RELEVANT, RelevantCount, in_words, numbers_in, score_name, with_number
-from maskwise.probes.library import calibration, room
+from maskwise.probes import PROBES, examples, select_tasks
+from maskwise.probes.examples import RelevantCount, in_words, numbers_in, score_name, with_number
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.published import other_format, published_values
 from maskwise.probes.section import Entry, Paired, Shown, Summary
-from maskwise.probes.until_precise import precision
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.groups import Group, as_group, groups_of, joined
 from maskwise.records.record import Condition, Record, condition_text
@@ -24,7 +22,7 @@ from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.scoring.repeated_questions import by_question
 from maskwise.scoring.scores import LIKELIHOODS, Score, null_score
 from maskwise.scoring.skill import Skill, task_skill
-from maskwise.scoring.task_room import resting_on, room_of, with_room
+from maskwise.scoring.task_room import Room, resting_on, room_of, with_room
 
 NO_MASKS = "does not apply: no masks"
 
@@ -33,7 +31,8 @@ ByProbe = Mapping[str, Sequence[Record]]
 
 def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
     """Scores, every condition of every probe, and what the probes add of their own."""
-    by_probe: ByProbe = {**dict.fromkeys(run.manifest.settings.probes, ()), **run.by_probe}
+    by_probe: dict[str, Sequence[Record]] = {**dict.fromkeys(run.manifest.settings.probes, ()), **run.by_probe}
+    selecting = by_probe.pop(select_tasks.NAME, ())
     known = {probe.name: probe for probe in probes}
     autoregressive = run.manifest.model.is_autoregressive
     extras = {
@@ -42,11 +41,10 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
         if by_probe.get(probe.name)
         for key, compute in probe.extras.items()
     }
-    if by_probe.get(calibration.NAME):
-        extras[calibration.NAME] = calibrated(by_probe, probes, autoregressive)
-    if by_probe.get(room.NAME):
-        extras[room.NAME] = room_reports(by_probe, probes, autoregressive)
-    wanted = run.manifest.settings.precision
+    scores = scores_of(by_probe, probes, autoregressive)
+    if selecting:
+        room = extras[select_tasks.SUMMARY] = room_of(selecting)
+        scores = over_selected(scores, room, by_probe, probes, autoregressive)
     listed = {
         name: entries(known.get(name, unknown_probe(name)), records) for name, records in by_probe.items() if records
     }
@@ -56,10 +54,9 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
         settings=run.manifest.settings,
         not_visible=run.manifest.not_visible,
         skill=main_skill(listed, probes) or UNSET,
-        scores=scores_of(by_probe, probes, autoregressive),
+        scores=scores,
         probes=listed,
         extras=extras,
-        precision=UNSET if wanted is None else precision(run.records, probes, wanted),
         claims=claims_of(by_probe, probes) or UNSET,
     )
     return structs.replace(
@@ -110,40 +107,18 @@ def scores_of(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) 
     return found
 
 
-def calibrated(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) -> dict[str, Any]:
-    """Which tasks the calibration excludes, and the scores of the same tasks' probes without them."""
-    records = by_probe[calibration.NAME]
-    without = calibration.accuracy_without_examples(records)
-    excluded = calibration.excluded_tasks(records)
-    judged = {
-        name: [record for record in found if record.task in without and record.task not in excluded]
-        for name, found in by_probe.items()
-        if any(record.task in without for record in found)
+def over_selected(
+    scores: dict[str, Score], room: Room, by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool
+) -> dict[str, Score]:
+    """The scores of a run with --select-tasks: those in shares of the few-shot probes rest on the tasks with room."""
+    asked = {probe.name: by_probe[probe.name] for probe in probes if probe.variants and by_probe.get(probe.name)}
+    kept = scores_of({name: with_room(records, room) for name, records in asked.items()}, probes, autoregressive)
+    rested = {
+        name: resting_on(kept[name], room)
+        for name, (rule, giving) in score_rules(probes).items()
+        if rule.unit == "share" and any(probe.name in asked for probe in giving) and kept[name].why != NO_MASKS
     }
-    kept = scores_of(judged, probes, autoregressive)
-    given = {name: found for name, found in kept.items() if any(p.name in judged for p in probes_giving(name, probes))}
-    return {"rule": calibration.RULE, "without_examples": without, "excluded": excluded, "scores": given}
-
-
-def room_reports(by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool) -> list[room.RoomReport]:
-    """For each number of relevant examples: the tasks with room for a loss, and the few-shot scores over them; scores
-    in nats have no ceiling and are over all tasks."""
-    few_shot = [probe for probe in probes if probe.variants is not None]
-    found = []
-    for number in numbers_in(by_probe[room.NAME]):
-        of_tasks = room_of(with_number(by_probe[room.NAME], number))
-        asked = {p.name: same for p in few_shot if (same := with_number(by_probe.get(p.name, []), number))}
-        kept = scores_of({name: with_room(same, of_tasks) for name, same in asked.items()}, few_shot, autoregressive)
-        over_all = scores_of(asked, few_shot, autoregressive)
-        rules = score_rules(few_shot)
-        scores = {
-            name: resting_on(score, of_tasks) if rules[name][0].unit == "share" else over_all[name]
-            for name, score in kept.items()
-            if any(probe.name in asked for probe in rules[name][1]) and score.why != NO_MASKS
-        }
-        relevant = PAPER_RELEVANT if number is None else number
-        found.append(room.RoomReport(relevant=relevant, room=of_tasks, scores=scores))
-    return found
+    return {**scores, **rested}
 
 
 def scores_shown(summary: Summary, probes: Sequence[Probe]) -> list[ScoreRule]:

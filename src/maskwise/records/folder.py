@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from maskwise.records.groups import GroupedRecords, groups_of
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record, RecordFields, condition_order
@@ -25,10 +27,14 @@ from maskwise.support.files import (
     writing,
 )
 from maskwise.support.grouping import grouped
+from maskwise.support.removed import REMOVED
 from maskwise.support.typed import InvalidJson, decode
 
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
 GO_ON = "the records so far are kept, run it again to go on"
+CURES = ("cures.json", "cures.partial.jsonl")  # files of a command that 0.3 removed
+EARLIER = ("0.1", "0.2")
+OLD = "maskwise at commit cc8a75cd reads it"
 ADVISE = "advise"  # the command in the manifest of a search of advise; that of a run is a whole command line
 
 
@@ -68,7 +74,13 @@ def start_run(folder: Path, manifest: Manifest) -> None:
     A line torn by a kill is dropped, and the files of several processes become one."""
     make_run_folder(folder)
     if (folder / MANIFEST).exists():
-        _refuse_other_settings(folder, read_manifest(folder), manifest)
+        found = read_manifest(folder)
+        version = found.versions.get("maskwise", "")
+        if version.startswith(EARLIER) and not found.complete:
+            raise UserError(
+                f"{folder} is unfinished and of maskwise {version}: it is read, not resumed; choose another --out"
+            )
+        _refuse_other_settings(folder, found, manifest)
         gather(folder, manifest)
         return
     if any(folder.glob("records*.jsonl")):
@@ -124,6 +136,8 @@ def no_run(folder: Path) -> str:
     """Why a path is no run folder, and what to give instead."""
     if folder.is_file():
         return "give the folder that maskwise diagnose wrote"
+    if any((folder / name).exists() for name in CURES):
+        return f"it is of the command cures, removed in 0.3; {OLD}"
     return f"it has no readable {MANIFEST}; run maskwise diagnose first, and give the folder it writes"
 
 
@@ -136,11 +150,28 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError:
         raise UserError(f"{folder} is not a run folder: {no_run(folder)}") from None
     try:
-        return decode(content, Manifest)
+        return upgrade(folder, decode(content, Manifest))
     except InvalidJson as problem:
         raise UserError(f"{file} is not JSON ({problem}); remove the folder and run diagnose again") from None
     except ValueError as problem:
         raise UserError(f"{file} is not a manifest of maskwise diagnose: {problem}") from None
+
+
+def upgrade(folder: Path, manifest: Manifest) -> Manifest:
+    """The manifest of a run of version 0.2, with a note on the probes removed since: their answers are skipped.
+
+    Its list of probes stays what it was. A run with no other probe, or of a model behind a server, is refused.
+    """
+    if manifest.model.kind == "served":
+        raise UserError(f"{folder} is a run of --endpoint, removed in 0.3; {OLD}")
+    removed = [name for name in manifest.settings.probes if name in REMOVED["probe"]]
+    if not removed:
+        return manifest
+    named = ", ".join(removed)
+    if len(removed) == len(manifest.settings.probes):
+        raise UserError(f"{folder} holds nothing but answers of probes removed in 0.3 ({named}); {OLD}")
+    note = f"answers of {named} are skipped: these probes were removed in 0.3; maskwise at commit cc8a75cd shows them"
+    return structs.replace(manifest, notes=[*manifest.notes, note])
 
 
 def _refuse_other_settings(folder: Path, found: Manifest, wanted: Manifest) -> None:

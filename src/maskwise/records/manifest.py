@@ -56,7 +56,6 @@ class RunSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
     passage_words: Annotated[Count | None, Meta(description="words of a passage")] = None
     held_out: Annotated[float | None, Meta(description="share of the words kept for test points")] = None
     chat: Annotated[bool, Meta(description="was it asked through the chat template?")]
-    precision: Annotated[float | None, Meta(description="the half-width in points that was asked for")] = None
     parameters: Annotated[
         dict[str, dict[str, Any]] | None, Meta(description="each probe's own parameters, by its name")
     ] = None

@@ -18,6 +18,7 @@ from maskwise.records.record import Condition, ProbeFields, Record, RecordFields
 from maskwise.support.errors import UserError
 from maskwise.support.files import open_regular
 from maskwise.support.garbage_collection import collection_paused
+from maskwise.support.removed import REMOVED
 from maskwise.support.typed import decode_with
 
 BLOCK = 1 << 20  # bytes of lines that are decoded together
@@ -94,6 +95,7 @@ class _Reader:
     def __init__(self, manifest: Manifest, fields: Mapping[str, RecordFields]) -> None:
         self.model, self.probes = manifest.model.name, frozenset(manifest.settings.probes)
         self.fields = fields
+        self.skipped = self.probes & REMOVED["probe"].keys()
         self.columns: dict[tuple[str, tuple[Any, ...]], _Columns] = {}
         self.of_text: dict[tuple[str, bytes], _Columns] = {}  # by the probe and the condition as it was written
         self.tasks: dict[str, int] = {}
@@ -135,6 +137,8 @@ class _Reader:
         for number, line in enumerate(lines, self.next_line):
             if line.model != self.model:
                 raise self._refused(number, f"it is a record of another model, {_short(line.model)}")
+            if line.probe in self.skipped:
+                continue
             key = line.probe, bytes(line.condition)
             found = grouped.get(key)
             if found is None:

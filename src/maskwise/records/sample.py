@@ -11,6 +11,7 @@ from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition
 from maskwise.support.errors import UserError
 from maskwise.support.files import open_regular, to_json
+from maskwise.support.removed import REMOVED
 from maskwise.support.typed import Count, Share, Typed, decode_with
 
 SAMPLE = "sample.json"
@@ -61,9 +62,10 @@ def read_sample(folder: Path, manifest: Manifest) -> list[SampledPrompt]:
         listed = decode_with(PROMPTS, content)
         if len(listed) > MOST_PROMPTS:
             raise ValueError(f"it has more than {MOST_PROMPTS} prompts")
-        return [_checked(number, bytes(raw), manifest.settings.probes) for number, raw in enumerate(listed, 1)]
+        prompts = [_checked(number, bytes(raw), manifest.settings.probes) for number, raw in enumerate(listed, 1)]
     except ValueError as problem:
         raise UserError(f"{file} is not a sample of this run ({problem}); remove the file to go on") from None
+    return [prompt for prompt in prompts if prompt.probe not in REMOVED["probe"]]
 
 
 def _checked(number: int, content: bytes, probes: list[str]) -> SampledPrompt:

@@ -60,7 +60,7 @@ def shipped_source(stored: str | None) -> WordSource:
 
 
 def settings_of(stored: RunSettings, record: Record) -> Settings:
-    """The settings of a manifest; with enough points for the record, of which a run with a precision asks more."""
+    """The settings of a manifest; with enough points for the record: runs of 0.2 with --precision asked more."""
     names = {field.name for field in fields(Settings)}
     values = {name: _as_tuples(value) for name, value in stored.items() if name in names}
     return Settings(**(values | {"points": max(stored.points, record.point + 1)}))

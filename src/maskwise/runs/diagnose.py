@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -18,20 +18,18 @@ from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
-from maskwise.probes import PROBES, record_fields
+from maskwise.probes import PROBES, record_fields, select_tasks
 from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
 from maskwise.probes.text import load_text
-from maskwise.probes.until_precise import blocks_in_all
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
 from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
-from maskwise.records.record import Key, Record, key_of
+from maskwise.records.record import Key, key_of
 from maskwise.records.sample import SAMPLE, write_sample
 from maskwise.runs.run_sample import take_sample
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
 from maskwise.runs.settings import LONGEST_USUAL, check, fit_to_model, sized_to
-from maskwise.scoring.precision import FIRST_STAGE
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
 from maskwise.support.processes import one_line_if_left_alone
@@ -44,7 +42,6 @@ from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.words import Words, load_words
 
 TOKENS_OF_AN_EXAMPLE = 4  # at least: three words and a letter
-Further = Callable[[Sequence[Record]], list[Unit]]  # what a first stage's records ask for besides
 
 
 def diagnose(
@@ -75,8 +72,7 @@ def diagnose(
         raise UserError("--exact asks one prompt at a time: leave --batch-tokens out")
     manifest = new_manifest(setup, command, exact)
     folder = out or Path("runs") / folder_name(manifest)
-    further = None if settings.precision is None else partial(second_stage, setup, asked, settings.precision)
-    run_units(model, planned.units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), further, asked)
+    run_units(model, planned.units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), asked)
     return folder
 
 
@@ -117,7 +113,7 @@ def plan_run(
     asked = [probe for probe in probes if probe.name in settings.probes]
     if model.window < LONGEST_USUAL:
         setup = sized_to(setup, partial(_longest_prompt, asked))
-    units = plan(setup, asked, None if settings.precision is None else FIRST_STAGE)
+    units = plan(setup, asked)
     if not units:
         raise UserError(f"nothing to ask: {'; '.join(setup.notes)}")
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
@@ -148,21 +144,8 @@ def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
         fit_to_model(settings, family.causal, block=family.default_block)
 
 
-def plan(setup: Setup, probes: Sequence[Probe], blocks: int | None = None) -> list[Unit]:
-    """What the run consists of; `blocks` replaces the number of points of the few-shot probes."""
-    units = few_shot_plan(setup, probes, setup.settings.points if blocks is None else blocks)
-    for probe in probes:
-        if probe.units is not None:
-            units += probe.units(_own_setup(setup, probe))
-    return [on_grid(setup, unit) for unit in units]
-
-
-def _own_setup(setup: Setup, probe: Probe) -> Setup:
-    return replace(setup, own=setup.settings.parameters[probe.name])
-
-
-def few_shot_plan(setup: Setup, probes: Sequence[Probe], points: int) -> list[Unit]:
-    """All few-shot variants share their units, so that equal prompts are asked once."""
+def plan(setup: Setup, probes: Sequence[Probe]) -> list[Unit]:
+    """What the run consists of. All few-shot variants share their units, so that equal prompts are asked once."""
     variants = [
         replace(variant, relevant=number)
         for probe in probes
@@ -170,12 +153,17 @@ def few_shot_plan(setup: Setup, probes: Sequence[Probe], points: int) -> list[Un
         for number in (setup.settings.relevant if probe.each_number else [None])
         for variant in probe.variants(_own_setup(setup, probe))
     ]
-    return list(few_shot_units(replace(setup, settings=replace(setup.settings, points=points)), variants))
+    units = list(few_shot_units(setup, variants))
+    for probe in probes:
+        if probe.units is not None:
+            units += probe.units(_own_setup(setup, probe))
+    if select_tasks.NAME in setup.settings.probes:
+        units += select_tasks.units(setup)
+    return [on_grid(setup, unit) for unit in units]
 
 
-def second_stage(setup: Setup, probes: Sequence[Probe], precision: float, records: Sequence[Record]) -> list[Unit]:
-    """All blocks that the first stage requires; records of a second stage do not count."""
-    return [on_grid(setup, unit) for unit in few_shot_plan(setup, probes, blocks_in_all(records, probes, precision))]
+def _own_setup(setup: Setup, probe: Probe) -> Setup:
+    return replace(setup, own=setup.settings.parameters[probe.name])
 
 
 def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequence[Probe]) -> None:
@@ -192,7 +180,6 @@ def run_units(
     folder: Path,
     manifest: Manifest,
     budget: int,
-    further: Further | None,
     probes: Sequence[Probe],
 ) -> None:
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
@@ -204,20 +191,10 @@ def run_units(
             start_run(folder, manifest)
         crew.wait()
 
-        def all_records() -> Sequence[Record]:
-            """Of all processes, none of which writes meanwhile."""
-            crew.wait()
-            records = read_run(folder, record_fields(probes)).records
-            crew.wait()
-            return records
-
+        done = set(map(key_of, read_run(folder, record_fields(probes)).records))
+        crew.wait()  # before one of them writes
         try:
-            ask_units(model, units, folder, crew, set(map(key_of, all_records())), budget)
-            if further is not None:
-                records = all_records()
-                more = further(records)
-                ask_units(model, more, folder, crew, set(map(key_of, records)), budget)
-                units = [*units, *more]
+            ask_units(model, units, folder, crew, done, budget)
             crew.wait()
             if crew.is_first:
                 gather(folder, manifest)
@@ -272,7 +249,8 @@ def prepared(units: Sequence[Unit], crew: Crew, done: set[Key]) -> Iterator[tupl
 def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Manifest:
     """The manifest of a run that has not begun. exact: its records are not mixed with those of batches."""
     model, settings = setup.model, setup.settings
-    stored = asdict(settings) | {"parameters": {name: settings.parameters[name] for name in settings.probes}}
+    own = {name: settings.parameters[name] for name in settings.probes if name in settings.parameters}
+    stored = asdict(settings) | {"parameters": own}
     return Manifest(
         model=described(model),
         settings=RunSettings(

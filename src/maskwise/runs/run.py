@@ -185,7 +185,7 @@ class RunInputs:
 
 
 QUESTION_ARGUMENTS = (
-    *("probes", "preset", "points", "tasks", "relevant", "distractors", "precision", "seed", "chat"),
+    *("probes", "preset", "points", "tasks", "relevant", "distractors", "seed", "chat", "select_tasks"),
     *("words", "text", "data", "templates"),  # files
 )
 
@@ -202,13 +202,20 @@ def run_inputs(**given: Any) -> RunInputs:
     relevant, data = asked.relevant, asked.data
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
     settings = chosen_settings(
-        asked.preset, asked.probes, asked.points, numbers, asked.distractors, asked.precision, asked.seed, asked.chat
+        asked.preset,
+        asked.probes,
+        asked.points,
+        numbers,
+        asked.distractors,
+        asked.seed,
+        asked.chat,
+        asked.select_tasks,
     )
     settings, known_tasks = with_tasks(settings, asked.tasks)
     if asked.templates is not None:
         settings = with_templates(settings, Path(asked.templates))
     source, prose = load_word_source(asked.words), load_text(Path(asked.text) if asked.text else None)
-    settings = with_words(settings, source, leave_out=asked.words is not None and asked.probes is None)
+    settings = with_words(settings, source)
     if source.tasks != TASKS:
         if asked.tasks is not None:
             raise UserError("these words bring tasks of their own: leave tasks or words out")
@@ -231,9 +238,9 @@ def diagnose(
     tasks: "Sequence[str | Task] | None" = None,
     relevant: int | Sequence[int] | None = None,
     distractors: int | None = None,
-    precision: float | None = None,
     seed: int = 0,
     chat: bool = False,
+    select_tasks: bool = False,
     words: str | Path | None = None,
     text: str | Path | None = None,
     data: Mapping[str, str | Path] | Sequence[str] | None = None,
@@ -260,8 +267,8 @@ def diagnose(
         tasks: of the few-shot probes: names such as "animal-smallest", or tasks of your own
             (`maskwise.tasks.rules.tasks_of`); else the preset's.
         relevant, distractors: examples of the few-shot probes; a list such as (1, 10) runs each in turn.
-        precision: few-shot probes ask as many points as each paired difference needs for +- so many points.
         seed: draws the examples and questions. chat: ask through the chat template.
+        select_tasks: of the preset paper: separate questions decide on which tasks the scores rest.
         words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
             generation-length, likelihood-masks, confidence, self-correction and trajectory.

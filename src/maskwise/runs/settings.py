@@ -8,8 +8,8 @@ from typing import Any
 
 from maskwise.probes import PROBES
 from maskwise.probes.examples import PAPER_RELEVANT
-from maskwise.probes.library.unfamiliar import NAME as UNFAMILIAR
 from maskwise.probes.probe import Preset, Probe, Settings, Setup
+from maskwise.probes.select_tasks import NAME as SELECT_TASKS
 from maskwise.scoring.power import DetectableDifference, detectable
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
@@ -22,7 +22,6 @@ from maskwise.tasks.word_sources import WordSource
 LONGEST_USUAL = 1024  # tokens: models with a shorter context length get fewer distractors
 FEWER_DISTRACTORS = (30, 20, 12, 6)
 PASSAGE_PROBES = {"natural-text", "nelbo"}
-FINEST, COARSEST = 0.1, 50  # --precision, in points
 
 # quick: one difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
 QUICK_TASKS = ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest")
@@ -119,18 +118,18 @@ def chosen_settings(
     points: int | None = None,
     relevant: tuple[int, ...] | None = None,
     distractors: int | None = None,
-    precision: float | None = None,
     seed: int = 0,
     chat: bool = False,
+    select_tasks: bool = False,
 ) -> Settings:
     """A preset with what a user changes in it, checked. Probes are listed, or named in one text with commas."""
     if name not in NUMBERS:
         raise UserError(f"unknown preset {name!r}{did_you_mean(name, NUMBERS)}")
     if name == "paper" and (relevant, distractors) != (None, None):
         raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
-    if precision is not None and points is not None:
-        raise UserError("--precision and --points exclude each other: name one")
-    wanted = replace(preset(name), seed=seed, chat=chat, precision=precision)
+    if select_tasks and name != "paper":
+        raise UserError("--select-tasks belongs to the paper's protocol: add --paper, or leave --select-tasks out")
+    wanted = replace(preset(name), seed=seed, chat=chat)
     if probes is not None:
         listed = probes.split(",") if isinstance(probes, str) else probes
         named = [probe.strip() for probe in listed]
@@ -142,14 +141,11 @@ def chosen_settings(
         wanted = wanted if probes is None else with_questions(wanted, points)
     wanted = with_examples(wanted, relevant, distractors)
     check(wanted)
-    return wanted
+    return replace(wanted, probes=(*wanted.probes, SELECT_TASKS)) if select_tasks else wanted
 
 
-def with_words(settings: Settings, source: WordSource, leave_out: bool) -> Settings:
-    """The settings with the tasks of the words that a user named; quick asks as many of them as it has tasks.
-    leave_out: without the probe `unfamiliar`, which has words of its own."""
-    if leave_out:
-        settings = replace(settings, probes=tuple(name for name in settings.probes if name != UNFAMILIAR))
+def with_words(settings: Settings, source: WordSource) -> Settings:
+    """The settings with the tasks of the words that a user named; quick asks as many of them as it has tasks."""
     if source.tasks == TASKS:
         return settings
     names = tuple(task.name for task in source.tasks)
@@ -226,7 +222,7 @@ def _with_fewer_examples(setup: Setup, longest: Callable[[Setup], int]) -> Setup
 def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
     known = [probe.name for probe in probes]
     for name in settings.probes:
-        if name not in known:
+        if name not in known and (name, settings.preset) != (SELECT_TASKS, "paper"):
             apart = ": separate probes by commas" if set(name.strip()) & set(" ;") else did_you_mean(name, known)
             raise UserError(removed("probe", name.strip()) or f"unknown probe {name!r}{apart}")
     if not settings.probes:
@@ -235,15 +231,5 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
         raise UserError("--relevant takes numbers of at least 1 separated by commas, such as 1,10")
     if settings.distractors < 1:
         raise UserError(f"--distractors must be at least 1, not {settings.distractors}")
-    if settings.precision is not None:
-        _check_precision(settings.precision, [probe for probe in probes if probe.name in settings.probes])
     if min(settings.points, settings.passages) < 1:
         raise UserError(f"--points must be at least 1, not {min(settings.points, settings.passages)}")
-
-
-def _check_precision(points: float, asked: Sequence[Probe]) -> None:
-    if not FINEST <= points <= COARSEST:
-        raise UserError(f"--precision takes a half-width of {FINEST} to {COARSEST} points, such as 2, not {points:g}")
-    if not any(probe.variants is not None for probe in asked):
-        few_shot = ", ".join(probe.name for probe in PROBES if probe.variants is not None)
-        raise UserError(f"--precision is about few-shot probes: name one of {few_shot} with --probes")

@@ -9,18 +9,16 @@ be parsed is a class of its own. Measured over the steps of each question:
                        questions with a right look, R/T of those with a wrong one, with R, W right and wrong of T looks
     first seen         the share of the steps after which the final answer is first given
     settled            the share of the steps after which the answer does not change any more
-    voted              accuracy of the answer that the steps elect (temporal self-consistency, `--vote`; arXiv
-                       2508.09138)
     changed            committed tokens that a later step masked or replaced, per question; 0 unless a strategy re-masks
 
-Condition: {"rule": "low-confidence", "tokens_per_step": 1}; evidence {"answers", "right", "voted", "changed"}.
+Condition: {"rule": "low-confidence", "tokens_per_step": 1}; evidence {"answers", "right", "changed"}.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from maskwise.probes.checked import CanvasLayout, asked_sets, canvas_items
 from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_of
@@ -29,7 +27,7 @@ from maskwise.records.record import Condition, Evidence, Record
 from maskwise.scoring import intervals
 from maskwise.scoring.claims import LEVEL, holm_adjusted, judged, p_value
 from maskwise.scoring.intervals import ENDS, Estimate, bounded_mean, by_task, paired_share, stratified_share
-from maskwise.scoring.numbers import percent, points_between, tenths
+from maskwise.scoring.numbers import percent
 from maskwise.scoring.power import questions_for
 from maskwise.support.grouping import grouped
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
@@ -78,12 +76,11 @@ def looked(evidence: Evidence) -> dict[str, float]:
         "unparsable": float(answers[-1] < 0),
         "first_seen": float((same.argmax() + 1) / looks),
         "settled": float((changes[-1] + 2) / looks if len(changes) else 1 / looks),
-        "voted": float(evidence["voted"]),
         "changed": float(evidence["changed"]),
     }
 
 
-SHARES = ("lost", "gained", "ever", "unparsable", "voted")  # 0 or 1 of each question
+SHARES = ("lost", "gained", "ever", "unparsable")  # 0 or 1 of each question
 MEANS = ("first_seen", "settled", "changed")
 
 
@@ -104,8 +101,6 @@ def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
         excess = by_task((task, one[name] - one[f"{name}_chance"]) for task, one in each)
         found |= paired_share(excess).named(f"{name}_excess")
         found[f"{name}_p"] = _p_of_none(excess)
-    found |= _vote_gain(group)
-    found["vote_changed"] = float(np.mean([record.evidence["voted"] != record.correct for record in group]))
     found["along"] = [{"share": at, **stratified_share(_right_at(group, at)).named("right")} for at in PLACES]
     return [entry.changed(confidence=UNSET, entropy=UNSET, **found)]
 
@@ -118,12 +113,6 @@ def _right_at(group: Sequence[Record], share: float) -> dict[str, np.ndarray]:
         look = max(0, int(np.ceil(share * len(answers) - 1e-9)) - 1)
         found.append((record.task, float(right >= 0 and answers[look] == right)))
     return by_task(found)
-
-
-def _vote_gain(group: Sequence[Record]) -> Evidence:
-    """Accuracy of the elected answer less that of the last one, over the same questions."""
-    change = by_task((record.task, record.evidence["voted"] - float(record.correct)) for record in group)
-    return {**paired_share(change).named("vote_gain"), "vote_p": _p_of_none(change)}
 
 
 def _p_of_none(strata: dict[str, np.ndarray]) -> float:
@@ -181,7 +170,7 @@ def _range(values: Sequence[float], show: Callable[[float], str] = percent) -> s
 
 
 def stands(shown: Shown) -> list[str]:
-    """When the final answer first stands, and what voting over the steps would change."""
+    """When the final answer first stands."""
     entries = shown.entries(NAME)
     steps = [entry.masks / entry.condition["tokens_per_step"] for entry in entries]
     stood = [entry.measures["settled"] * count for entry, count in zip(entries, steps, strict=True)]
@@ -192,44 +181,13 @@ def stands(shown: Shown) -> list[str]:
         f"the final answer stands on average after step {after} (of {of}) and is right for {right} of the questions",
         _each(shown, "right at the end", lambda entry: percent(entry.accuracy)),
         _each(shown, "right after some step", lambda entry: percent(entry.measures["ever"])),
-        vote_advice(shown),
     ]
 
 
-def vote_advice(shown: Shown) -> str:
-    entries = shown.entries(NAME)
-    found = {_named(entry): entry.measures for entry in entries}
-    gains = [_named(entry) for entry in _shown_above(entries, "vote_gain", "vote_p")]
-    most = max(gains or found, key=lambda name: found[name]["vote_gain"])
-    change = f"{points_between(*(found[most][f'vote_gain{end}'] for end in ENDS))}, {most}"
-    judged_by = f"judged by Holm's procedure over {len(found)} conditions; the interval is of one of them alone"
-    if gains:
-        named = " and ".join(gains)
-        return f"what to do: vote over the steps (--vote PATTERN) with {named}; accuracy {change} ({judged_by})"
-    if all(one["vote_gain_high"] < LITTLE for one in found.values()):
-        return f"what to do: do not vote over the steps (--vote); its largest gain is {change} ({judged_by})"
-    asked, enough = min(entry.n for entry in entries), _questions_needed(entries)
-    if all(abs(entry.measures["ever"] - (entry.accuracy or 0.0)) < 1e-9 for entry in entries):
-        return (
-            f"what to do: do not vote over the steps (--vote): every question that was right after some step was right "
-            f"at the end ({asked} questions), so voting cannot gain on them; on other questions, "
-            f"voting could gain at most {tenths(100 * max(one['vote_gain_high'] for one in found.values()))} points "
-            "(95 % upper bound)"
-        )
-    if asked >= enough:
-        return (
-            f"what to do: do not vote over the steps (--vote): its largest gain is {change}, not shown with {asked} "
-            f"questions, which show a gain of 5 points in 8 of 10 runs ({judged_by})"
-        )
-    return (
-        f"what to do: leave --vote out for now; its largest gain is {change}, which is inconclusive. To show a gain of "
-        f"5 points in 8 of 10 runs, ask {enough} questions: --probes {NAME} --points {enough} ({judged_by})"
-    )
-
-
 def _questions_needed(entries: Sequence[Entry]) -> int:
-    """To show a change of 5 points in 8 of 10 runs, in any of the conditions, by the answers that a vote changed."""
-    return max(questions_for(LITTLE, entry.measures["vote_changed"], len(entries)) for entry in entries)
+    """To show a change of 5 points in 8 of 10 runs, in any of the conditions, by the answers that changed late."""
+    changed = (entry.measures["lost"] + entry.measures["gained"] for entry in entries)
+    return max(questions_for(LITTLE, share, len(entries)) for share in changed)
 
 
 def destroyed(shown: Shown) -> list[str]:
@@ -254,7 +212,7 @@ def _last_steps(shown: Shown) -> tuple[str, str]:
     worse = [_named(entry) for entry in _shown_above(entries, "lost_excess", "lost_p")]
     if worse:
         found = f"the last steps destroy right answers with {' and '.join(worse)}"
-        return found, "commit fewer tokens per step there, or vote over the steps (--vote PATTERN)"
+        return found, "commit fewer tokens per step there"
     ends = [entry.measures["lost_excess_high"] for entry in entries]
     high = None if None in ends else max(ends)
     if high is not None and high < LITTLE:
@@ -274,9 +232,9 @@ of_canvas = partial(Section, masks=lambda shown: "masks: as many as the canvas h
 PROBE = Probe(
     name=NAME,
     group="evidence",
-    about="right answers that later steps overwrite, and voting over the steps (--data prompts=, gsm8k=)",
+    about="right answers that later steps overwrite (--data prompts=, gsm8k=)",
     condition={"rule": str, "tokens_per_step": int},
-    evidence={"answers": list[int], "right": int, "voted": int, "changed": int},
+    evidence={"answers": list[int], "right": int, "changed": int, "voted": int | UnsetType},  # voted: by version 0.2
     units=units,
     takes=lambda data_set: data_set in CHECKED,
     parameters={"questions": 20, "canvas": 8, "data_canvas": 128, "rules": STRATEGIES, "tokens_per_step": PACES},
@@ -291,7 +249,6 @@ PROBE = Probe(
         "lost": "right then wrong",
         "gained": "wrong then right",
         "settled": "settled",
-        "voted": "voted",
     },
     sections=(
         of_canvas(
@@ -299,10 +256,10 @@ PROBE = Probe(
             question="After each step the masks that are left are filled with their likeliest tokens, and the answer "
             "is read. How often is it right, and from when on does it not change any more?",
             paper="Not in the paper. Wang et al. (arXiv 2508.09138) report right answers in the middle that are "
-            "overwritten later, and vote over the steps.",
+            "overwritten later.",
             how_to_read="A curve that falls towards the end loses right answers; a level one shows that the remaining "
             "steps do not change the share of right answers. Whether to stop earlier: section overwritten. remdm masks "
-            "committed tokens again at random. --vote returns the answer that the steps elect; later ones weigh more.",
+            "committed tokens again at random.",
             x_label="Steps done, %",
             at="{} % of the steps",
             points=_along,

@@ -14,8 +14,8 @@ from maskwise.report.words.comparison import Row
 from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import (
     nothing_differed,
-    precision_in_words,
     scores_run,
+    selected_tasks,
     verdict_number,
     with_conditions,
 )
@@ -101,8 +101,8 @@ def print_summary(reading: Reading, tables: bool = True, others: Sequence[Readin
         console.print(_scores(reading, console.width, tables, others))
     else:
         console.print(Text(_without_scores(reading, tables)))
-    if summary.precision:
-        console.print(Text(precision_in_words(summary)))
+    if lines := selected_tasks(summary):
+        console.print(Text(lines))
     if tables:
         _print_tables(reading, console)
     for note in reading.manifest.notes:

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.section import Measure, Point, Section, Summary, at_place
+from maskwise.probes.select_tasks import SUMMARY, in_sentence
 from maskwise.probes.summary import probes_giving
 from maskwise.report.figures.panels import along, having, measures_of
 from maskwise.report.readings import Reading
@@ -71,6 +72,8 @@ def score_sentence(rule: ScoreRule, reading: Reading, others: Sequence[Reading] 
     assert words is not None
     if reading.is_autoregressive and words.autoregressive is not None:
         return Sentence(words.topic, *words.autoregressive)
+    if score.value is None and score.tasks == []:
+        return Sentence(words.topic, "Inconclusive.", f"{score.why}.")
     if score.value is None and score.why != NO_SKILL:
         return Sentence(words.topic, "Not measured.", words.takes)
     seen = words.seen(reading)
@@ -130,7 +133,7 @@ def how_sure(reading: Reading) -> Sentence:
     drawn = [(point.entry, one.measures) for _, one in sections_for([reading]) for point in one.points(reading)]
     ends = [(entry.get(of.low), entry.get(of.high)) for entry, measures in drawn for of in measures if of.percent]
     widest = max((one for one in ends if None not in one), key=lambda one: one[1] - one[0], default=None)
-    stages = precision_in_words(reading.summary)
+    stages = selected_tasks(reading.summary)
     reach = f"; the widest interval on this page is {between(*widest, 1)}" if widest else ""
     ruled = any(entry.rules_low is not None for entry, _ in drawn)
     rules = "; the tables under the figures of word rules have those for new ones" if ruled else ""
@@ -148,19 +151,13 @@ def how_sure(reading: Reading) -> Sentence:
     return Sentence(topic, f"Measured on {task_count(tasks)}.", evidence)
 
 
-def precision_in_words(summary: Summary) -> str:
-    """The blocks and the precision of a run with --precision; empty for any other run."""
-    found = summary.precision
-    if found is UNSET:
+def selected_tasks(summary: Summary) -> str:
+    """The tasks that the scores of a run with --select-tasks rest on; empty for any other run."""
+    room = summary.extras.get(SUMMARY)
+    if room is None:
         return ""
-    wanted, first, second = points(found.wanted).removeprefix("+"), found.first_stage, found.second_stage
-    if second is None or found.worst is None or found.half_width is None:
-        return f"For ±{wanted}: {found.asked} of the first {first} blocks were asked. "
-    asked = "" if found.asked == first + second else f", of which {found.asked} were asked so far"
-    return (
-        f"For ±{wanted}: {first} blocks of one question per task, then {second} more by Stein's rule{asked}; the least "
-        f"certain difference ({found.worst.probe}) is known to ±{points(found.half_width).removeprefix('+')}. "
-    )
+    named = f": {', '.join(room.tasks)}" if room.tasks else ""
+    return f"On separate questions {in_sentence(room)}. The scores in percent rest on those with room{named}. "
 
 
 def any_skill(reading: Reading) -> bool:
