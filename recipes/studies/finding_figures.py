@@ -34,7 +34,7 @@ FIGURES = {
     "finding-locality": Dots(
         "context-locality",
         ("example next to the question", "40 distractors between them"),
-        {"tiny-llada": (93.8, 35.8), "tiny-qwen (autoregressive)": (99.8, 54.0), "tiny-dream": (100, 89.2)},
+        {"tiny-llada": (98.5, 51.7), "tiny-qwen (autoregressive)": (99.8, 54.0), "tiny-dream": (100, 89.2)},
         "accuracy with 2 masks (%)",
         (33.3, "guessing"),
     ),
@@ -42,10 +42,10 @@ FIGURES = {
         "tuning-planted",
         ("2 masks", "200 masks"),
         {
-            "10 relevant examples among 40: untuned": (97.0, 72.9),
-            "10 relevant examples among 40: tuned": (97.6, 96.0),
-            "1 relevant example among 15: untuned": (89.0, 50.2),
-            "1 relevant example among 15: tuned": (87.0, 67.7),
+            "10 relevant examples among 40: untuned": (99.2, 68.5),
+            "10 relevant examples among 40: tuned": (98.8, 99.0),
+            "1 relevant example among 6: untuned": (95.7, 57.7),
+            "1 relevant example among 6: tuned": (95.0, 95.0),
         },
         "accuracy of the planted model (%)",
         (33.3, "guessing"),
