@@ -1,4 +1,4 @@
-"""Row n: weights in fp8 or int4 against bf16 of the same model: time, memory, and what rounding does to the logits."""
+"""Row n: weights in fp8 against bf16 of the same model: time, memory, and what rounding does to the logits."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,11 +9,10 @@ from benchmarks.decode import BLOCK, NEW, TOY_BLOCK, TOY_NEW, our_steps
 from benchmarks.measure import GIB, Bench, Line, Timing, bound, difference, forward_flops, line, timed
 from benchmarks.moe import LENGTHS, TOY_LENGTHS, answers
 from benchmarks.shapes import make_model, random_ids
-from benchmarks.small_batch_linear import read_rate
 from maskwise.models.families.quantise import quantise
 from maskwise.models.model import Model
 
-PROBE_BAR, STEP_BAR = 1.35, {"fp8": 1.4, "int4": None}
+PROBE_BAR, STEP_BAR = 1.35, 1.4
 STEP_TO_READING = 1.5
 
 
@@ -34,6 +33,24 @@ def step_seconds(bench: Bench, model: Model) -> Step:
     for _ in range(3):  # until all passes are recorded
         whole = spent(block)
     return Step(whole / block, spent(block + 1) / (block - 1))
+
+
+def read_rate(bench: Bench) -> float:
+    """TB/s of a large sum, inside one CUDA graph: launches do not count."""
+    size, repeats = 2**31 if bench.full else 2**20, 4
+    numbers = torch.ones(size // 4, device=bench.device)
+
+    def all_of_them() -> None:
+        for _ in range(repeats):
+            numbers.sum()
+
+    all_of_them()
+    if not bench.full:
+        return size * repeats / timed(bench.device, all_of_them).seconds / 1e12
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        all_of_them()
+    return size * repeats / timed(bench.device, graph.replay, repeats=5).seconds / 1e12
 
 
 def read_weights(bench: Bench, model: Model) -> float:
@@ -60,10 +77,9 @@ def step_line(bench: Bench, case: str, ours: float, plain: float, least: float |
     )
 
 
-def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
+def fewer_bits(bench: Bench) -> Iterator[Line]:
     model = make_model(bench, "llada")
-    together = 4 if kind == "int4" else len(LENGTHS)  # on a small card passes are small
-    prompts = random_ids(LENGTHS[:together] if bench.full else TOY_LENGTHS, model)
+    prompts = random_ids(LENGTHS if bench.full else TOY_LENGTHS, model)
     flops = forward_flops(model, [len(prompt) for prompt in prompts], len(prompts))
 
     def probe() -> Timing:
@@ -71,7 +87,7 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
 
     expected, weights, step = answers(model, prompts), held(model), step_seconds(bench, model)
     noise = difference(torch.cat([answers(model, [one]) for one in prompts[:4]]), expected[:4])
-    compiled = bench.full and kind == "fp8"
+    compiled = bench.full
     if compiled:
         model.compile_layers()  # as `diagnose` does it
     plain, compiled_step = probe(), step_seconds(bench, model) if compiled else None
@@ -86,11 +102,8 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
             STEP_TO_READING,
         )
     model = make_model(bench, "llada")  # the same weights, layers not compiled
-    quantise(model.core, kind, bench.device)
-    if bench.full:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    name, found = f"{model.name}, {kind}", answers(model, prompts)
+    quantise(model.core, "fp8", bench.device)
+    name, found = f"{model.name}, fp8", answers(model, prompts)
     yield Line(
         "n",
         f"{name}, logits: relative difference; plain: bf16 in another batch",
@@ -100,17 +113,13 @@ def fewer_bits(bench: Bench, kind: str) -> Iterator[Line]:
     )
     yield bound(bench, "n", f"{name}, weights held / bf16's", "share", held(model) / weights, 0.6)
     case = f"{name} against bf16, batch 1, cache dual, a decoding step"
-    bar = None if compiled else STEP_BAR[kind]
+    bar = None if compiled else STEP_BAR
     yield step_line(bench, f"{case}, layers not compiled", step_seconds(bench, model).whole, step.whole, bar)
     yield line(bench, "n", f"{name}, layers not compiled, against bf16, {len(prompts)} prompts", probe(), plain, flops)
-    if kind == "int4":
-        peak = torch.cuda.max_memory_allocated() / GIB if bench.full else None
-        yield bound(bench, "n", f"{name}, probed and decoded, peak", "GiB", peak, 8.0)
-        return
     if compiled:
         model.compile_layers()
     if compiled_step is not None:
         found_step = step_seconds(bench, model)
-        yield step_line(bench, case, found_step.whole, compiled_step.whole, STEP_BAR[kind])
+        yield step_line(bench, case, found_step.whole, compiled_step.whole, STEP_BAR)
         yield step_line(bench, f"{case} after the first of its block", found_step.later, compiled_step.later, None)
     yield line(bench, "n", f"{name} against bf16, {len(prompts)} prompts", probe(), plain, flops, PROBE_BAR)
