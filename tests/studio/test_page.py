@@ -4,9 +4,9 @@ import shutil
 from importlib.util import find_spec
 
 import pytest
-from soak.studio import running_studio
 
 from helpers.report_runs import mask_probes, write_run
+from helpers.studio_server import running_studio
 
 CHROMIUM = shutil.which("chromium")
 HOSTILE = (
@@ -30,7 +30,7 @@ def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("studio")
     write_run(folder / "runs" / "before", mask_probes([8, 9, 7, 8], [5, 6, 4, 5])[:2])
     write_run(folder / "runs" / "after", mask_probes([8, 9, 7, 8], [8, 9, 7, 8])[:2])
-    with running_studio(folder) as (found, _):
+    with running_studio(folder) as found:
         yield found
 
 
