@@ -24,52 +24,27 @@ from typing import Any
 
 import torch
 
-from benchmarks.attribution import attribution
 from benchmarks.decode import decoding
-from benchmarks.decoding_step import decoding_step
 from benchmarks.fewer_bits import fewer_bits
-from benchmarks.growth import probe_growth, step_over_pairs, step_over_tokens
-from benchmarks.likelihood import likelihood
 from benchmarks.linear_ce_tv import linear_ce_tv
 from benchmarks.measure import Bench, Line, matrix_ceiling
-from benchmarks.mechanism import cut_attention
 from benchmarks.moe import moe
-from benchmarks.opening import opening
-from benchmarks.probe import long_prompts, short_prompts, whole_probes
+from benchmarks.probe import long_prompts
 from benchmarks.short import short_generations
-from benchmarks.small_batch_linear import small_batch_linear
-from benchmarks.split_attention import split_attention
-from benchmarks.startup import startup
 from benchmarks.step import tuning_step
 from benchmarks.training_step import training_step
 
 ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "a": partial(long_prompts, kind="llada"),
-    "a-dream": partial(long_prompts, kind="dream"),
-    "a'": short_prompts,
-    "b": attribution,
     "c": partial(tuning_step, kind="llada"),
     "c-dream": partial(tuning_step, kind="dream"),
     "d": linear_ce_tv,
-    "e": likelihood,
     "f": partial(decoding, kind="llada"),
     "f-dream": partial(decoding, kind="dream"),
-    "g": opening,
-    "h": probe_growth,
-    "h-tokens": step_over_tokens,
-    "h-pairs": step_over_pairs,
-    "i": partial(cut_attention, kind="llada"),
-    "i-dream": partial(cut_attention, kind="dream"),
-    "j": partial(training_step, what="lora"),
-    "j-135m": partial(training_step, what="full"),
-    "k": startup,
+    "j": training_step,
     "l": moe,
     "m": short_generations,
     "n": fewer_bits,
-    "o": small_batch_linear,
-    "p": split_attention,
-    "q": decoding_step,
-    "r": whole_probes,
 }
 LONGEST_ROW = 300  # seconds, compilation included; the measuring itself takes less than two minutes
 HEADINGS = ("row", "case", "ours", "plain", "unit", "ratio", "MFU", "plain MFU", "GiB", "plain GiB", "bar", "met")

@@ -9,7 +9,6 @@ from benchmarks.decode import BLOCK, NEW, TOY_BLOCK, TOY_NEW, our_steps
 from benchmarks.measure import GIB, Bench, Line, Timing, bound, difference, forward_flops, line, timed
 from benchmarks.moe import LENGTHS, TOY_LENGTHS, answers
 from benchmarks.shapes import make_model, random_ids
-from benchmarks.small_batch_linear import read_rate
 from maskwise.models.families.quantise import quantise
 from maskwise.models.model import Model
 
@@ -34,6 +33,24 @@ def step_seconds(bench: Bench, model: Model) -> Step:
     for _ in range(3):  # until all passes are recorded
         whole = spent(block)
     return Step(whole / block, spent(block + 1) / (block - 1))
+
+
+def read_rate(bench: Bench) -> float:
+    """TB/s of a large sum, inside one CUDA graph: launches do not count."""
+    size, repeats = 2**31 if bench.full else 2**20, 4
+    numbers = torch.ones(size // 4, device=bench.device)
+
+    def all_of_them() -> None:
+        for _ in range(repeats):
+            numbers.sum()
+
+    all_of_them()
+    if not bench.full:
+        return size * repeats / timed(bench.device, all_of_them).seconds / 1e12
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        all_of_them()
+    return size * repeats / timed(bench.device, graph.replay, repeats=5).seconds / 1e12
 
 
 def read_weights(bench: Bench, model: Model) -> float:

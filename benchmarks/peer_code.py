@@ -9,10 +9,8 @@ import importlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import wraps
-from inspect import signature
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -131,13 +129,6 @@ def dllm(folder: Path) -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
     )
 
 
-def dllm_llada2(folder: Path) -> tuple[ModuleType, ModuleType]:
-    root = folder / "dllm" / "dllm"
-    where = "pipelines.llada2.models"
-    modelling = load(root, "dllm", f"{where}.modeling_llada2_moe", ("pipelines", "pipelines.llada2", where))
-    return modelling, load(root, "dllm", f"{where}.configuration_llada2_moe")
-
-
 def dinfer(folder: Path) -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
     """The loop, the choice of tokens, caches and blocks, and the modelling file of LLaDA."""
     root = folder / "dInfer" / "python" / "dinfer"
@@ -148,41 +139,3 @@ def dinfer(folder: Path) -> tuple[ModuleType, ModuleType, ModuleType, ModuleType
         load(root, "dinfer", "decoding.utils"),
         load(root, "dinfer", "model.modeling_llada"),
     )
-
-
-class Pipeline:
-    """As much of diffusers' base class as the LLaDA2 pipeline asks for."""
-
-    def register_modules(self, **modules: Any) -> None:
-        self.__dict__.update(modules)
-
-    @property
-    def _execution_device(self) -> torch.device:
-        return self.model.device  # type: ignore[attr-defined]
-
-
-def keep_config(init: Any) -> Any:
-    @wraps(init)
-    def kept(self: Any, *given: Any, **named: Any) -> None:
-        bound = signature(init).bind(self, *given, **named)
-        bound.apply_defaults()
-        self.config = SimpleNamespace(**bound.arguments)
-        init(self, *given, **named)
-
-    return kept
-
-
-def diffusers(folder: Path) -> tuple[ModuleType, ModuleType]:
-    """The LLaDA2 pipeline and its scheduler."""
-    root = folder / "diffusers" / "src" / "diffusers"
-    quiet = SimpleNamespace(get_logger=lambda _: None)
-    empty = type("Empty", (), {})
-    stand_in("diffusers").__path__ = [str(root)]
-    stand_in("diffusers.utils", BaseOutput=empty, logging=quiet, replace_example_docstring=lambda _: lambda f: f)
-    stand_in("diffusers.configuration_utils", ConfigMixin=empty, register_to_config=keep_config)
-    stand_in("diffusers.callbacks", MultiPipelineCallbacks=empty, PipelineCallback=empty)
-    stand_in("diffusers.pipelines.pipeline_utils", DiffusionPipeline=Pipeline)
-    stand_in("diffusers.schedulers.scheduling_utils", SchedulerMixin=type("SchedulerMixin", (), {}))
-    scheduler = load(root, "diffusers", "schedulers.scheduling_block_refinement", ("schedulers", "pipelines"))
-    sys.modules["diffusers.schedulers"].BlockRefinementScheduler = scheduler.BlockRefinementScheduler  # type: ignore[attr-defined]
-    return load(root, "diffusers", "pipelines.llada2.pipeline_llada2", ("pipelines.llada2",)), scheduler

@@ -12,7 +12,7 @@ from maskwise.models.checkpoints.opening import as_model
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.tokenizer import load_tokenizer
 
-NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B", "smol": "SmolLM2-135M as a Dream", "llada2": "LLaDA2-mini"}
+NAMES = {"llada": "LLaDA-8B", "dream": "Dream-7B", "llada2": "LLaDA2-mini"}
 LLADA = {
     "d_model": 4096,
     "n_layers": 32,
@@ -35,9 +35,6 @@ DREAM = {
     "mask_token_id": 151666,
     "eos_token_id": 151643,
 }
-SMOL = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
-        "intermediate_size": 1536, "vocab_size": 49152, "max_position_embeddings": 8192, "mask_token_id": 16,
-        "eos_token_id": 2, "qkv_bias": False, "tie_word_embeddings": True}  # fmt: skip
 # The embedded tokenizer is used everywhere, so a toy's vocabulary is as large as that one's.
 TOY_LLADA = {
     "d_model": 64,
@@ -71,7 +68,7 @@ TOY_LLADA2 = TOY_DREAM | {
 
 
 def make_model(bench: Bench, kind: str, toy_layers: int = 2) -> Model:
-    """kind "llada", "dream", "llada2" or "smol", a small Dream; the model's name says which shape it is.
+    """kind "llada", "dream", or "llada2"; the model's name says which shape it is.
 
     toy_layers: of a toy LLaDA.
     """
@@ -84,12 +81,9 @@ def make_model(bench: Bench, kind: str, toy_layers: int = 2) -> Model:
     elif kind == "llada2":
         config = LLaDA2Config(**(LLADA2 if bench.full else TOY_LLADA2 | words))
     else:
-        tied = {"qkv_bias": False, "tie_word_embeddings": True} if kind == "smol" else {}
-        config = DreamConfig(**((SMOL if kind == "smol" else DREAM) if bench.full else TOY_DREAM | words | tied))
+        config = DreamConfig(**(DREAM if bench.full else TOY_DREAM | words))
     net_class = {"llada": LLaDAModelLM, "llada2": LLaDA2MoeModelLM}.get(kind, DreamModel)
     dtype, spread = (torch.bfloat16, 0.02) if bench.full else (torch.float32, 0.3)
-    if kind == "smol":
-        dtype = torch.float32  # as all weights are held while they are trained
     net = filled_there(net_class, config, bench.device, dtype, spread)
     return as_model(net, tokenizer, NAMES[kind] if bench.full else f"toy {kind}")
 

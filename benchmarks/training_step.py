@@ -1,4 +1,4 @@
-"""Rows j and j-135m: a step of masked diffusion training on full rows, LoRA at LLaDA-8B shape, all weights at 135 M."""
+"""Row j: a step of masked diffusion training on full rows, LoRA at LLaDA-8B shape."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,14 +8,14 @@ from torch import Tensor
 
 from benchmarks import plain
 from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, line, timed
-from benchmarks.shapes import make_model, random_ids
+from benchmarks.shapes import random_ids
 from benchmarks.step import adapted, gradient, half, trained
 from maskwise.diffusion import Noised, nelbo, nelbo_call
 from maskwise.models.model import Model
 
-ROWS = {"lora": (4, 1024), "full": (48, 1024)}  # rows of a micro-batch, tokens of a row
+ROWS = (4, 1024)  # rows of a micro-batch, tokens of a row
 TOY_ROWS = (3, 12)
-BARS = {"lora": 0.6, "full": 0.4}  # MFU
+BAR = 0.6  # MFU
 
 
 def noised_rows(model: Model, rows: int, length: int) -> list[Noised]:
@@ -45,15 +45,9 @@ def plain_loss(bench: Bench, model: Model, examples: list[Noised]) -> Tensor:
     return (weights * entropies).sum() / len(examples)
 
 
-def training_step(bench: Bench, what: str) -> Iterator[Line]:
-    """what: "lora" or "full"."""
-    row = "j" if what == "lora" else "j-135m"
-    if what == "lora":
-        model, name = adapted(bench, "llada"), "LoRA"
-    else:
-        model, name = make_model(bench, "smol").train(), "all weights"
-        model.requires_grad_(True)
-    count, length = ROWS[what] if bench.full else TOY_ROWS
+def training_step(bench: Bench) -> Iterator[Line]:
+    model = adapted(bench, "llada")
+    count, length = ROWS if bench.full else TOY_ROWS
     examples = noised_rows(model, count, length)
     close = (5e-2, 0.25) if bench.full else (1e-4, 1e-3)
     check_close("loss", our_loss(bench, model, examples), plain_loss(bench, model, examples), close[0])
@@ -67,13 +61,13 @@ def training_step(bench: Bench, what: str) -> Iterator[Line]:
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
 
-    # Backward: to the inputs, and where all weights are trained to them too; the adapter's own share is small.
-    flops = (2 if what == "lora" else 3) * forward_flops(model, [length] * count, sum(len(e.rows) for e in examples))
+    # Backward: to the inputs; the adapter's own share is small.
+    flops = 2 * forward_flops(model, [length] * count, sum(len(e.rows) for e in examples))
     slow = timed(bench.device, lambda: step(plain_loss))
     if bench.full:
         model.compile_layers()
     fast = timed(bench.device, lambda: step(our_loss), warm=2)
-    case = f"{model.name}, {name}, {count} rows of {length}"
-    yield line(bench, row, f"{case}, a step", fast, slow, flops)
-    yield Line(row, f"{case}, tokens", "1/s", count * length / fast.seconds, count * length / slow.seconds)
-    yield bound(bench, row, f"{case}, MFU", "share", flops / fast.seconds / bench.ceiling, BARS[what], least=True)
+    case = f"{model.name}, LoRA, {count} rows of {length}"
+    yield line(bench, "j", f"{case}, a step", fast, slow, flops)
+    yield Line("j", f"{case}, tokens", "1/s", count * length / fast.seconds, count * length / slow.seconds)
+    yield bound(bench, "j", f"{case}, MFU", "share", flops / fast.seconds / bench.ceiling, BAR, least=True)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.peers --peers FOLDER --out FILE       # the published shapes on CUDA, toys on CPU
 
-FOLDER holds checkouts named LLaDA, Fast-dLLM, dllm, dInfer and diffusers; docs/benchmarks.md says which
-commits. Their code is run as it lies there (benchmarks/peer_code.py says on what stand-ins), on the same random weights
-as ours, so take only checkouts that you trust.
+FOLDER holds checkouts named LLaDA, Fast-dLLM, dllm and dInfer; docs/benchmarks.md says which commits. Their code is run
+as it lies there (benchmarks/peer_code.py says on what stand-ins), on the same random weights as ours, so take only
+checkouts that you trust.
 
 Random weights are never sure, so the number of tokens per step is given to every engine. Each part has a process of its
 own. All compile at the same time, and when all have, they measure one after the other: `--parts` names those that the
@@ -28,7 +28,6 @@ from benchmarks import peer_code
 from benchmarks.measure import Bench
 from benchmarks.peers.dinfer import dinfer
 from benchmarks.peers.llada import all_of_llada, many_prompts
-from benchmarks.peers.llada2 import llada2
 from benchmarks.peers.lora import lora
 from benchmarks.peers.report import Report, ready_file, show
 
@@ -37,7 +36,6 @@ PARTS: dict[str, Callable[[Report], None]] = {
     "dinfer-1": partial(dinfer, size=1),
     "dinfer-8": partial(dinfer, size=8),
     "lora": lora,
-    "llada2": llada2,
     "llada-32": many_prompts,
     "dinfer-32": partial(dinfer, size=32),
 }

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from benchmarks import peer_code
 from benchmarks.decode import our_steps
-from benchmarks.likelihood import SAMPLES
 from benchmarks.measure import difference, timed
 from benchmarks.peers.harness import (
     AT_ONCE,
@@ -30,6 +29,7 @@ from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
 
 UNEQUAL = [1000, 968, 1031, 985, 1017, 990, 1008, 1001]
+SAMPLES = 128  # of a likelihood by LLaDA's own function
 
 
 def padded(prompts: list[list[int]], fill: int, device: torch.device) -> tuple[Tensor, Tensor | None]:

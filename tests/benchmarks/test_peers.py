@@ -14,7 +14,7 @@ from benchmarks.peers.llada import padded
 from benchmarks.peers.report import Report, ready_file, show
 from torch import nn
 
-from benchmarks import peer_code, peer_counts
+from benchmarks import peer_code
 
 BENCH = Bench(torch.device("cpu"), False, 1.0)
 
@@ -107,17 +107,3 @@ def test_an_unknown_part_is_refused(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main()
     assert "no part vllm: there are llada, " in capsys.readouterr().err
-
-
-def test_what_a_step_asks_of_the_host_is_counted():
-    def run(look):
-        x = torch.arange(6.0)
-        for step in range(20):
-            look(step)
-            y = (x * 2 + 1).view(2, 3)  # two operations and a view
-            x[x > 3] = float(y.sum().item())  # a comparison, a sum, a write by a mask, and two waits
-            x.tolist()  # a wait
-
-    operations, waits = peer_counts.a_step(run)
-    assert (operations, waits) == (5, 3)
-    assert torch.ones(2).tolist() == [1, 1]

@@ -1,13 +1,25 @@
-"""Many sessions at once; `python -m soak.studio` is the same with 20 clients for a minute."""
+"""Several sessions at once."""
 
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import pytest
-from soak.studio import soak
+
+from helpers.studio_server import running_studio
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("gradio") is None, reason="no Gradio here: pip install .[studio]")
 def test_clients_at_once_are_all_answered(tmp_path):
-    outcome = soak(clients=6, seconds=3, folder=tmp_path)
-    assert outcome.failures == [] and outcome.answered >= outcome.clients
+    from gradio_client import Client
+
+    with running_studio(tmp_path) as address:
+        clients = [Client(address, verbose=False, analytics_enabled=False) for _ in range(6)]
+
+        def ask(number: int) -> None:
+            masks = 2 + 11 * number
+            asked = ("none", "", f"The number after {number} is", "", "animal-largest", 0, 1, 4, 50, masks)
+            assert f"goes to the {masks} masks" in clients[number % 6].predict("tiny-llada", *asked, api_name="/probe")
+
+        with ThreadPoolExecutor(6) as pool:
+            assert len(list(pool.map(ask, range(18)))) == 18

@@ -4,7 +4,8 @@ import shutil
 from importlib.util import find_spec
 
 import pytest
-from soak.studio import running_studio
+
+from helpers.studio_server import running_studio
 
 CHROMIUM = shutil.which("chromium")
 HOSTILE = (
@@ -25,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    with running_studio(tmp_path_factory.mktemp("studio")) as (found, _):
+    with running_studio(tmp_path_factory.mktemp("studio")) as found:
         yield found
 
 

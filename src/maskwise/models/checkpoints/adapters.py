@@ -50,7 +50,7 @@ def read_adapter(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...
         raise UserError(f"{folder} has no adapter_config.json: give the folder that `maskwise tune` or PEFT wrote")
     given = read_object(folder / "adapter_config.json")
     weights = folder / "adapter_model.safetensors"
-    if not weights.exists():
+    if not weights.is_file():  # nor a pipe, which safetensors would wait for
         raise UserError(f"{folder} has no adapter_model.safetensors (pickled adapters are refused): save it again")
     try:
         return given, stored_shapes(weights)

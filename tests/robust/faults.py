@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CREATES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-NAMES = ("os.rename", "os.remove", "os.rmdir")  # need no room
 NATIVE = "native"
 # kill: before the write. torn: the kernel ends the process within it. refused: no file can be made any more. full:
 # files can be made, and nothing written to them.
@@ -34,17 +33,16 @@ class Fault:
     begun: bool = False
 
     def install(self) -> None:
-        """For the rest of the process's life: audit hooks cannot be removed."""
+        """For the rest of the process's life: audit hooks cannot be removed. After the imports of what writes."""
         sys.addaudithook(self._hear)
-        import safetensors.torch
-        import torch
-
-        for function in (torch.save, safetensors.torch.save_file):
+        for module, name in (("torch", "save"), ("safetensors.torch", "save_file")):
+            if module not in sys.modules:
+                continue
+            function = getattr(sys.modules[module], name)
             replacement = self._native(function)
-            for module in list(sys.modules.values()):  # whoever imported it has a name of its own for it
-                names = [name for name, value in vars(module).items() if value is function]
-                for name in names:
-                    setattr(module, name, replacement)
+            for user in list(sys.modules.values()):  # whoever imported it has a name of its own for it
+                for name in [name for name, value in vars(user).items() if value is function]:
+                    setattr(user, name, replacement)
 
     def _hear(self, event: str, given: tuple[Any, ...]) -> None:
         if event == "open":
@@ -91,7 +89,3 @@ class Fault:
 
 def _limit_files(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-
-
-def needs_room(seen: str) -> bool:
-    return seen.split()[0] not in NAMES

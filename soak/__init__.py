@@ -1,1 +1,0 @@
-"""Campaigns that are too long for the tests: `make soak`, or `python -m soak --help`."""
