@@ -57,7 +57,7 @@ class Grader:
         if self.stop_after is not None and self.seen == self.stop_after:
             raise KeyboardInterrupt
         self.seen += 1
-        return float("animal" in text)
+        return float(len(text) % 2)
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ def test_the_command_line_gives_the_same_options():
         assert words[:3] == ["maskwise", "generate", "tiny-llada"]
         given = command.make_context("generate", words[2:]).params
         assert given["adapter"] == "folder"
-        assert decoding_options({name: given[name] for name in OPTION_NAMES}, []) == setting.options
+        assert decoding_options({name: given[name] for name in OPTION_NAMES}) == setting.options
 
 
 def test_what_does_not_fit_is_left_out_and_said():

@@ -4,7 +4,6 @@ import re
 from dataclasses import fields
 
 import pytest
-from maskwise.decoding.rules import best
 
 import maskwise as mw
 from helpers.references import dense_logits
@@ -12,8 +11,11 @@ from helpers.tiny import tiny_llada
 from maskwise.cli.decoding import decoding_options
 from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.strategies import STRATEGIES, Parameter, Strategy, find_strategy, parse_parameters
+from maskwise.decoding.strategies.choosing import best
 from maskwise.decoding.strategies.state import Choice
 from maskwise.support.errors import UserError
+
+EVEN = "maskwise.decoding.strategies.choosing:even_counts"
 
 
 def right_to_left(rows, state, parameters):
@@ -46,12 +48,14 @@ def test_a_strategy_of_ones_own_may_use_a_schedule_and_functions_by_their_paths(
     def largest_ids(rows, state, parameters):
         return best(rows.tokens.float(), rows, state)
 
-    by_id = Strategy("by-id", "the largest ids", largest_ids, count_function="maskwise.decoding.rules:even_counts")
+    by_id = Strategy(
+        "by-id", "the largest ids", largest_ids, count_function="maskwise.decoding.strategies.choosing:even_counts"
+    )
     (found,) = mw.generate(tiny_llada(), [[5, 9]], 6, steps=3, rule=by_id)
     assert sorted(found.order) == [0, 0, 1, 1, 2, 2]
     function, counts = (
         "maskwise.decoding.strategies.llada_remasking:low_confidence",
-        "maskwise.decoding.rules:even_counts",
+        EVEN,
     )
     same = Strategy("mine", "the most probable tokens", function, counts)
     assert mw.generate(tiny_llada(), [[5, 9]], 6, rule=same) == mw.generate(tiny_llada(), [[5, 9]], 6)
