@@ -150,8 +150,9 @@ def asked(model: str, probe: str) -> dict[str, Any]:
         assert key not in records, key
         records[key] = {name: value for name, value in line.items() if name not in KEY}
         for name in how.left_out:
-            del records[key]["evidence"][name]
-        if margins.get(line["confidence"], 1.0) < MARGIN:  # a decoded text has no confidence, so no margin
+            records[key]["evidence"].pop(name, None)
+        alike = (round(line["confidence"] + step * 10**-DIGITS, DIGITS) for step in (-1, 0, 1))
+        if min(margins.get(one, 1.0) for one in alike) < MARGIN:  # a decoded text has no confidence, so no margin
             fragile.append(key)
     return {"settings": run.manifest.settings.to_dict(), "records": records, "fragile": fragile}
 
