@@ -28,6 +28,10 @@ def test_values_are_those_stored(name):
     assert_same(entries(read)[name](), read(name))
 
 
+def test_every_entry_is_stored():
+    assert entries().keys() <= {*names()}
+
+
 def test_every_value_of_every_option_occurs_among_60_settings():
     asked = list(settings().values())
     assert len(asked) == 60
