@@ -14,7 +14,7 @@ QUICK := tests/tasks tests/test_helpers.py tests/models/families/test_native.py 
 	tests/diffusion/test_fused.py tests/diffusion/test_schedules.py \
 	tests/training/data/test_tune_dataset.py tests/training/data/test_tune_pairs.py
 
-.PHONY: setup diagnose quick test slow lint house docs check bench audit
+.PHONY: setup diagnose quick test slow lint house docs check bench audit oracle
 
 setup: $(READY)
 
@@ -45,6 +45,10 @@ check: lint test slow
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS))
+
+# Writes the stored values of tests/oracle that are missing. ORACLE='--change asked/tiny-llada' writes these anew.
+oracle: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m oracle $(ORACLE)
 
 audit: $(READY)
 	$(PIP) bandit pip-audit

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-MOST_SHOWN = 10
+MOST_SHOWN = 20
 
 
 def assert_same(found: Any, wanted: Any, rel: float = 0.0, abs: float = 0.0) -> None:

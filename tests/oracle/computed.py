@@ -1,0 +1,236 @@
+"""The numbers that are computed from stored answers, without a model.
+
+`computed/folders/...` are what commit cc8a75cd wrote (folders.py). All other entries are computed from them: of runs by
+`rows_of_run` (rows.py), and what `compare`, `cures`, `advise` and `run.prompt` say of them.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from oracle import folders, stored
+from oracle.rows import REMOVED, Row, new_probe, rows_in, rows_of_run, short
+
+Rows = dict[str, Row]  # by old path
+FOLDERS = "computed/folders"
+RUNS = ("tiny-llada", "tiny-llada-more", "tiny-llada+distracted", "tiny-dream", "tiny-qwen", "random-llada2",
+        "removed-probes")  # fmt: skip
+
+
+def entries() -> dict[str, Callable[[], Any]]:
+    """Each stored name with the function that gives its value: the folders first, which all others read."""
+    return {f"{FOLDERS}/{name}": made for name, made in folders.made().items()} | computed()
+
+
+def computed() -> dict[str, Callable[[], Any]]:
+    return {f"computed/{name}": partial(numbers_of_run, name) for name in RUNS} | {
+        "computed/compare": compared,
+        "computed/published": published,
+        "computed/cures": mitigated,
+        "computed/advise": advised,
+        "computed/prompts": prompts,
+        "computed/datasets": datasets,
+    }
+
+
+# Stored folders
+
+
+def unpack(name: str, home: Path) -> Path:
+    """The stored folder of this name, as files under `home`."""
+    folder = home / name
+    folder.mkdir(parents=True)
+    for file, text in stored.read(f"{FOLDERS}/{name}").items():
+        (folder / file).write_text(text, encoding="utf-8")
+    return folder
+
+
+@cache
+def run_of(name: str) -> Any:
+    """The stored run of this name, opened."""
+    import maskwise as mw
+
+    with tempfile.TemporaryDirectory() as home:
+        run = mw.read_run(unpack(name, Path(home)))
+        len(run.records)
+        return run
+
+
+# Numbers of a run
+
+
+def numbers_of_run(name: str) -> dict[str, Any]:
+    """How much a stored run holds, every number that is computed from it, and the points of its figures."""
+    run = run_of(name)
+    asked: dict[str, int] = {}
+    for record in run.records:
+        asked[record.probe] = asked.get(record.probe, 0) + 1
+    of_model = {"model": run.manifest.model.name, "not visible": run.summary.get("not_visible", {})}
+    return of_model | {"records": asked, "rows": by_path(rows_of_run(run))}
+
+
+def by_path(rows: Iterable[Row]) -> Rows:
+    """The rows of probes that stay, each name once: of merged probes, two may have measured the same."""
+    named: Rows = {}
+    for row in rows:
+        if row[1] not in REMOVED:
+            same = named.setdefault(json.dumps(row[1:4]), row)
+            assert same[4:] == row[4:], f"two numbers are called {row[1:4]}: {same} and {row}"
+    found = {path: row for path, *row in named.values()}
+    assert len(found) == len(named), "two numbers have one path"
+    return found
+
+
+# Two runs, published values, mitigations, a search of decoding settings
+
+
+def compared() -> Rows:
+    """From tiny-llada+distracted to tiny-llada: what `compare` finds, the recovered share with all four ends."""
+    import maskwise as mw
+
+    with tempfile.TemporaryDirectory() as home:
+        found = mw.compare(*(unpack(name, Path(home)) for name in ("tiny-llada+distracted", "tiny-llada")))
+        content = json_of({"models": found.models, "changes": found.changes, "recovered": found.recovered})
+    for one in content["models"].values():
+        del one["out"]
+    return by_path(rows_in(content, "compare", "compare", {}))
+
+
+def published() -> Rows:
+    """The paper's values and those measured, as if its models had given the answers of tiny-llada+distracted."""
+    import maskwise as mw
+
+    rows: Rows = {}
+    with tempfile.TemporaryDirectory() as home:
+        folder = unpack("tiny-llada+distracted", Path(home))
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        records = (folder / "records.jsonl").read_text(encoding="utf-8")
+        for name in ("GSAI-ML/LLaDA-8B-Base", "Dream-org/Dream-v0-Base-7B"):
+            manifest["model"]["name"], manifest["settings"]["preset"] = name, "paper"
+            (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+            renamed = records.replace('{"model": "tiny-llada+distracted",', f'{{"model": "{name}",')
+            (folder / "records.jsonl").write_text(renamed, encoding="utf-8")
+            for one in mw.read_run(folder).summary["published"]:
+                ends = map(short, (one["published"], one["value"], one["low"], one["high"]))
+                probe, measure, unit = (one[key] for key in ("probe", "measure", "unit"))
+                rows[f"published/{name}/{probe}/{measure}"] = [new_probe(probe), measure, unit, *ends]
+    return rows
+
+
+def mitigated() -> Rows:
+    """What each way to decode gives back, from stored answers; the adapter's ways are compared at both ends too."""
+    from maskwise.experiments.first_answers import BothEnds, Marked, with_both_ends
+    from maskwise.scoring.experiment_results import MitigationResult
+
+    answers: dict[str, list[Marked]] = {}
+    for line in stored.read(f"{FOLDERS}/cures")["answers.jsonl"].splitlines():
+        one = json.loads(line)
+        answers.setdefault(one.pop("cure"), []).append(Marked(**one))
+    two_masks = {None: answers.pop("two masks, model"), 0: answers.pop("two masks, adapter 0")}
+    rows: list[Row] = []
+    for way in answers:
+        tuned = 0 if way.startswith("tuning") else None
+        entry = MitigationResult(cure=way, paper=None, tokens_per_pass=0.0, training="")
+        found = json_of(with_both_ends(entry, BothEnds(two_masks, answers), tuned, baseline="baseline"))
+        del found["tokens_per_pass"]
+        rows += rows_in(found, f"cures/{way}", "mitigations", {"way": way})
+    return by_path(rows)
+
+
+def advised() -> dict[str, Any]:
+    """A stored search: the advice on file, and the same rounds and intervals from its records."""
+    import numpy as np
+
+    from maskwise.advice.search_space import SearchSpace, settings_in
+    from maskwise.advice.selection import Plan, confirm, finalists, halve
+    from maskwise.report.pages.advice import read_search
+    from maskwise.support.randomness import numpy_generator
+    from maskwise.tasks.episodes import CHANCE
+
+    with tempfile.TemporaryDirectory() as home:
+        folder = unpack("advise", Path(home))
+        on_file = json_of(read_search(folder).found)
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        answers = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+    known = {
+        (one["setting"], one["question"]): (one["quality"], one["passes"] + 1e-6 * one["seconds"]) for one in answers
+    }
+    given = {name: manifest["identity"]["space"][name] for name in SearchSpace.__dataclass_fields__}
+    space = SearchSpace(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})
+    first = settings_in(space)
+    cached = {number: space.cached_variants(one) for number, one in enumerate(first)}
+    settings = [*first, *(one for listed in cached.values() for one in listed)]
+    numbers = {one.name: number for number, one in enumerate(settings)}
+    plan = Plan(tuple(manifest["plan"]["rounds"]), manifest["plan"]["held"])
+    seed, count = manifest["identity"]["seed"], manifest["identity"]["questions"]["count"]
+    order = numpy_generator("advise", seed, "order").permutation(count).tolist()
+
+    def ask(asked: Sequence[int], questions: range) -> tuple[Any, Any]:
+        found = [[known[settings[one].name, order[place]] for place in questions] for one in asked]
+        return tuple(np.array(found).transpose(2, 0, 1))
+
+    rounds = halve(ask, range(len(first)), plan, lambda kept: [numbers[v.name] for one in kept for v in cached[one]])
+    last = finalists(rounds)
+    quality, cost = ask(last, plan.held_back)
+    found = confirm(quality, cost.mean(1))
+    names = [settings[one].name for one in last]
+    pairs = [["/".join(names[one] for one in pair), *map(short, (gap.mean, gap.low, gap.high))]
+             for pair, gap in found.differences.items()]  # fmt: skip
+    pick = {"best": found.best, "winner": found.winner, "highest": found.highest,
+            "within 1 point": found.fastest_within(0.01), "within 3 points": found.fastest_within(0.03)}  # fmt: skip
+    return {
+        "on file": by_path(rows_in(on_file, "advice.json", "advise", {})),
+        "rounds": [[one.questions, [settings[number].name for number in one.kept]] for one in rounds],
+        "quality": [[name, *map(short, (one.mean, one.low, one.high)), short(cost)]
+                    for name, one, cost in zip(names, found.quality, found.cost, strict=True)],
+        "differences": pairs,
+        "picked": {goal: None if place is None else names[place] for goal, place in pick.items()},
+        "frontier": [names[place] for place in found.frontier],
+        "questions to decide": [found.questions_to_decide(0.03), found.questions_to_decide(0.01)],
+        "skill": by_path(rows_in(json_of(found.skill(CHANCE)), "skill", "advise", {})),
+    }  # fmt: skip
+
+
+def json_of(content: Any) -> Any:
+    """Typed values of the package as plain JSON."""
+    from maskwise.support.typed import json_object
+
+    return json_object(content)
+
+
+# Questions
+
+
+def prompts() -> dict[str, str]:
+    """The text that was asked for four records of each probe, and for two questions of GSM8K."""
+    from maskwise.runs.run import Sources
+
+    data = dict(folders.read_datasets())
+    gsm8k = {"gsm8k": data.pop("gsm8k")}
+    texts = {}
+    for name in ("tiny-llada", "tiny-dream", "tiny-qwen"):
+        run = replace(run_of(name), sources=Sources(data=data))
+        by_probe: dict[str, list[Any]] = {}
+        for record in run.records:
+            by_probe.setdefault(record.probe, []).append(record)
+        for records in by_probe.values():
+            for record in (records[part * (len(records) - 1) // 3] for part in range(4)):
+                texts[name_of(name, record)] = run.prompt(record)
+    run = replace(run_of("tiny-llada"), sources=Sources(data=gsm8k))
+    for record in (record for record in run.records if record.probe == "likelihood-masks" and record.point < 2):
+        asked = record.changed(task="gsm8k")
+        texts[name_of("tiny-llada", asked)] = run.prompt(asked)
+    return texts
+
+
+def name_of(model: str, record: Any) -> str:
+    return "/".join((model, record.probe, record.task, str(record.point), json.dumps(record.condition)))
+
+
+def datasets() -> dict[str, Any]:
+    """What is read of ten invented lines in the published form of each data set."""
+    return {name: asdict(found) for name, found in folders.read_datasets()}

@@ -1,0 +1,15 @@
+"""What is computed from stored answers is what it was; that the run folders of commit cc8a75cd open is part of it."""
+
+import pytest
+
+from oracle import computed, stored
+
+
+@pytest.mark.parametrize("name", computed.computed())
+def test_numbers_of_stored_answers_are_those_of_before(name):
+    stored.assert_same(computed.computed()[name](), stored.read(name), name)
+
+
+def test_every_stored_entry_is_computed():
+    names = {name for name in stored.names() if name.startswith("computed/")}
+    assert {name for name in names if not name.startswith(computed.FOLDERS)} == set(computed.computed())
