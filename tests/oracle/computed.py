@@ -124,6 +124,7 @@ def published() -> Rows:
 def mitigated() -> Rows:
     """What each way to decode gives back, from stored answers; the adapter's ways are compared at both ends too."""
     from maskwise.experiments.first_answers import BothEnds, Marked, with_both_ends
+
     from maskwise.scoring.experiment_results import MitigationResult
 
     answers: dict[str, list[Marked]] = {}
