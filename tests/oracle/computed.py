@@ -123,9 +123,7 @@ def published() -> Rows:
 
 def mitigated() -> Rows:
     """What each way to decode gives back, from stored answers; the adapter's ways are compared at both ends too."""
-    from maskwise.experiments.first_answers import BothEnds, Marked, with_both_ends
-
-    from maskwise.scoring.experiment_results import MitigationResult
+    from maskwise.experiments.mitigations import BothEnds, Marked, with_both_ends
 
     answers: dict[str, list[Marked]] = {}
     for line in stored.read(f"{FOLDERS}/cures")["answers.jsonl"].splitlines():
@@ -135,9 +133,7 @@ def mitigated() -> Rows:
     rows: list[Row] = []
     for way in answers:
         tuned = 0 if way.startswith("tuning") else None
-        entry = MitigationResult(cure=way, paper=None, tokens_per_pass=0.0, training="")
-        found = json_of(with_both_ends(entry, BothEnds(two_masks, answers), tuned, baseline="baseline"))
-        del found["tokens_per_pass"]
+        found = json_of(with_both_ends(way, BothEnds(two_masks, answers), tuned, baseline="baseline"))
         rows += rows_in(found, f"cures/{way}", "mitigations", {"way": way})
     return by_path(rows)
 
