@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle import stored
-from oracle.rows import DIGITS, REMOVED
+from oracle.rows import REMOVED
 
 SIX = ("location", "recall", "mask-count", "contrast", "attribution", "coherence")
 MORE = ("few-steps", "nelbo", "filler", "mask-attribution", "shots-masks")  # for `compare` and the published values
@@ -27,10 +27,11 @@ CHANGED: Mapping[str, Mapping[str, Any]] = {
     "unmasking": {"masks": (2, 20), "points": 2},
     "few-steps": {"masks": (2, 100), "steps": (2, 4, 6), "points": 2},
     "shots-masks": {"shots": (2, 10), "masks": (1, 200)},
-    "points": {"clouds": 1},
+    "points": {"clouds": 1, "points": 2},
     "generation-length": {"canvases": (16, 64)},
     "templates": {"tasks": 2},
 }
+DIGITS = 5  # of floats in stored lines
 DATASETS = stored.DATA / "datasets"
 DATASET_NAMES = ("hotpotqa", "ag-news", "sst2", "rotten-tomatoes", "mrpc", "rte", "qnli", "gsm8k")
 
@@ -38,7 +39,7 @@ DATASET_NAMES = ("hotpotqa", "ag-news", "sst2", "rotten-tomatoes", "mrpc", "rte"
 def made() -> dict[str, Callable[[], dict[str, str]]]:
     """Each folder by name: the function that makes it and gives its files."""
     return {
-        "tiny-llada": partial(asked, "tiny-llada", (), points=3, relevant=(1, 10), puzzles=2),
+        "tiny-llada": partial(asked, "tiny-llada", (), points=3, relevant=(1, 10), puzzles=3),
         "tiny-llada-more": partial(asked, "tiny-llada", ("confidence",), points=8),
         "tiny-llada+distracted": partial(asked, "tiny-llada+distracted", (*SIX, *MORE), points=3, relevant=(1, 10)),
         "tiny-dream": partial(asked, "tiny-dream", SIX),

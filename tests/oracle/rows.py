@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-DIGITS = 5
 Row = list[Any]
 
 
@@ -265,7 +264,7 @@ def unit_of(path: Sequence[str], value: Any, of_all: str) -> str:
 
 
 def short(value: Any) -> Any:
-    """More decimals or digits than DIGITS are none of the comparison's business."""
+    """Four decimals, or five digits: ten times what the comparison tells apart."""
     if not isinstance(value, float):
         return value
-    return round(value, DIGITS) if abs(value) < 1 else float(f"{value:.{DIGITS}g}")
+    return round(value, 4) if abs(value) < 1 else float(f"{value:.5g}")
