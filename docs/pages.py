@@ -139,7 +139,7 @@ def _command_page(name: str, command: Any) -> str:
 
 def _row(names: str, about: str) -> str:
     """Of an argument or option, from its line in --help: "TEXT  [default: X]"."""
-    from maskwise.cli.renamed import in_words
+    from maskwise.cli.hints import in_words
 
     text, _, more = in_words(about).partition("  [")
     more = re.sub(r"\]\s+\[", "; ", more.removesuffix("]"))

@@ -146,7 +146,7 @@ def compare(
     >>> after = mw.diagnose("tiny-llada+distracted", "mask-count", preset="quick", points=1)
     >>> found = mw.compare(before, after)  # or mw.compare("tiny-llada", "tiny-llada+distracted"), which asks more
     >>> found.baseline, sorted(found.changes)
-    ('tiny-llada', ['tiny-llada+distracted'])
+    ('tiny-llada', ['tiny-llada+distracted (planted)'])
     """
     if len(models) < 2:
         raise UserError("name at least two models or run folders to compare")
