@@ -26,6 +26,12 @@ def test_a_removed_option(name):
     assert str(removed("option", name)) in refused(command.get(name, "diagnose"), "tiny-llada", name, "1")
 
 
+@pytest.mark.parametrize("command", ["diagnose", "advise"])
+def test_an_option_that_only_one_command_lost(command):
+    for name in REMOVED[f"option of {command}"]:
+        assert str(removed(f"option of {command}", name)) in refused(command, "tiny-llada", name, "1")
+
+
 @pytest.mark.parametrize("name", REMOVED["probe"])
 def test_a_removed_probe(name):
     assert str(removed("probe", name)) in refused("diagnose", "tiny-llada", "--probes", name)

@@ -48,7 +48,8 @@ def _refusal(problem: BaseException, ctx: Any) -> str | None:
     if isinstance(problem, UserError):
         return problem.as_typed
     if isinstance(problem, Misuse):
-        return f"{in_words(problem.format_message())} (see {(problem.ctx or ctx).command_path} --help)"
+        where = problem.ctx or ctx
+        return f"{in_words(problem.format_message(), where.info_name)} (see {where.command_path} --help)"
     if isinstance(problem, OSError):
         return None if problem.filename is None else cannot_open(problem)
     if type(problem).__name__ == "PanicException":  # of the tokenizers library, in Rust: no Exception

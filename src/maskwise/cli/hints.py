@@ -38,14 +38,15 @@ ELSEWHERE = {
 }
 
 
-def in_words(text: str) -> str:
-    """A help text or message with ranges such as x>=1 as people say them."""
+def in_words(text: str, command: str | None = None) -> str:
+    """A help text or message (of a command) with ranges such as x>=1 as people say them."""
     for pattern, words in RANGES:
         text = re.sub(pattern, words, text)
     found = re.match(r"No such (?:option|command):? (\S+?)\.?(?: |$)", text)
     if found:
         kind = "command" if "command" in found[0] else "option"
-        if line := removed(kind, found[1].strip("'")):
+        name = found[1].strip("'")
+        if line := removed(kind, name) or removed(f"{kind} of {command}", name):
             return line
         if found[1] in ELSEWHERE:
             return f"{found[0].strip().rstrip('.')}: {ELSEWHERE[found[1]]}"

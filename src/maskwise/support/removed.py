@@ -22,6 +22,8 @@ REMOVED: dict[str, dict[str, str]] = {
         "--widen": "",
         "--widen-share": "",
     },
+    "option of diagnose": dict.fromkeys(("--canvas", "--model", "--steps", "--strategy"), ""),
+    "option of advise": dict.fromkeys(("--max-tokens", "--model"), ""),
     "probe": {
         "calibration": "contrast",
         "numerics": "",
@@ -41,7 +43,7 @@ REMOVED: dict[str, dict[str, str]] = {
 
 def removed(kind: str, name: str) -> str | None:
     """`the command sweep was removed in 0.3: ...`; None for a name that was not removed."""
-    if name not in REMOVED[kind]:
+    if name not in REMOVED.get(kind, ()):
         return None
     instead = REMOVED[kind][name]
     return f"the {kind} {name} was removed in 0.3{f': {instead}' if instead else ''}"
