@@ -2,12 +2,17 @@
 
 import pytest
 
-from oracle import computed, stored
+from oracle import computed, kept, stored
 
 
 @pytest.mark.parametrize("name", computed.computed())
 def test_numbers_of_stored_answers_are_those_of_before(name):
-    stored.assert_same(computed.computed()[name](), stored.read(name), name)
+    found, wanted = computed.computed()[name](), stored.read(name)
+    if "rows" in wanted:
+        run = computed.run_of(name.removeprefix("computed/"))
+        assert not kept.differences(run, wanted["rows"])
+        found, wanted = (value | {"rows": kept.of_others(value["rows"])} for value in (found, wanted))
+    stored.assert_same(found, wanted, name)
 
 
 def test_every_stored_entry_is_computed():

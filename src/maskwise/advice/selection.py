@@ -84,7 +84,7 @@ def survivors(quality: np.ndarray, cost: np.ndarray, places: int) -> list[int]:
     by_quality = np.lexsort((cost, -mean)).tolist()
     gap = quality - quality[by_quality[0]]
     error = gap.std(1, ddof=1) / np.sqrt(quality.shape[1]) if quality.shape[1] > 1 else np.full(len(mean), np.inf)
-    may_be_near = mean + error >= mean.max() - NEAR - SAME
+    may_be_near = mean + error >= np.max(mean) - NEAR - SAME
     by_cost = [one for one in np.lexsort((-mean, cost)).tolist() if may_be_near[one]]
     kept = [0]
     while len(kept) < min(places, len(mean)):

@@ -8,6 +8,7 @@ without it; tensor code is in answers/.
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
+from maskwise.probes.adapted import adapted
 from maskwise.probes.probe import Probe
 from maskwise.records.record import RecordFields
 
@@ -46,7 +47,11 @@ _FILES = (
     "templates",
 )
 
-PROBES: tuple[Probe, ...] = tuple(import_module(f"maskwise.probes.library.{name}").PROBE for name in _FILES)
+PROBES: tuple[Probe, ...] = tuple(adapted(import_module(f"maskwise.probes.library.{name}").PROBE) for name in _FILES)
+
+FEW_SHOT_PROBES = frozenset(
+    probe.name for probe in PROBES if isinstance(probe.condition, Mapping) and "relevant" in probe.condition
+)
 
 
 def record_fields(probes: Sequence[Probe] = PROBES) -> Mapping[str, RecordFields]:

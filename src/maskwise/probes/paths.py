@@ -184,7 +184,7 @@ def path_of(found: Mapping[str, Score]) -> str:
 
 def _largest_difference(answers: Answers, changed: Sequence[Condition]) -> float | None:
     found = [
-        float(abs(nats).max())
+        max(map(float, abs(nats)))
         for condition in changed
         if condition["attention"] == BOTH
         for nats in answers.sums(weights_of(NAME, _less(condition, BASELINE)), "nll").values()

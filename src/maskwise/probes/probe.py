@@ -102,6 +102,7 @@ class Setup:
     own: Mapping[str, Any] = field(default_factory=dict)
     not_visible: dict[str, list[int]] = field(default_factory=dict)
     tasks: Sequence[Task] = TASKS  # those that the settings can name
+    few_shot: dict[Any, list[Any]] = field(default_factory=dict)  # questions.few_shot: shared by all probes
 
     def note(self, line: str) -> None:
         if line not in self.notes:
@@ -139,7 +140,7 @@ class Unit:
     """Some points of one task under all its conditions: how many items they are, and how to make those not yet done.
 
     answer: how they are asked, by default in one forward pass. cost: the memory a token takes then, relative to plain
-    asking; batches shrink by it.
+    asking; batches shrink by it. one_pass: prompts can be shown with the model's likeliest answers.
     """
 
     points: Sequence[int]
@@ -147,6 +148,7 @@ class Unit:
     items: ItemMaker
     answer: Answerer | None = None
     cost: int = 1
+    one_pass: bool = False
 
 
 @dataclass(frozen=True)
@@ -316,6 +318,7 @@ class Probe:
     condition_words: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] | None = None
     tables: Callable[[Summary], list[TextTable]] | None = None
+    measured: Any = None  # the probe of the new kind that this one stands for (one_probe.py)
 
     @cached_property
     def record_fields(self) -> RecordFields:

@@ -4,7 +4,7 @@ Under torchrun every process but the first appends to a file of its own (records
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,8 @@ from maskwise.records.groups import GroupedRecords, groups_of
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record, RecordFields, condition_order
 from maskwise.records.record_files import read_records
+from maskwise.records.table import Table
+from maskwise.records.table import table_of as table_of_records
 from maskwise.support.errors import UserError
 from maskwise.support.files import (
     open_own,
@@ -51,6 +53,11 @@ class RunOnDisk:
         """The records of each probe that gave any, grouped by condition."""
         found = grouped((group.probe, group) for group in groups_of(self.records))
         return {probe: GroupedRecords(groups) for probe, groups in found.items()}
+
+
+def tables_of(run: RunOnDisk, few_shot: Collection[str]) -> dict[str, Table]:
+    """The table of each probe. few_shot: those whose conditions have the number of relevant examples."""
+    return {name: table_of_records(records, name in few_shot) for name, records in run.by_probe.items()}
 
 
 def read_run(folder: str | Path, fields: Mapping[str, RecordFields] | None = None) -> RunOnDisk:

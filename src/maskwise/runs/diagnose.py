@@ -22,6 +22,7 @@ from maskwise.probes import PROBES, record_fields, select_tasks
 from maskwise.probes.blocks import on_grid
 from maskwise.probes.few_shot import few_shot_units
 from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
+from maskwise.probes.questions import Questions, units_of_questions
 from maskwise.probes.text import load_text
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
 from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
@@ -130,7 +131,7 @@ def _longest_prompt(asked: Sequence[Probe], setup: Setup) -> int:
 def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[Probe]) -> None:
     """Refuses too many examples early: drawing and tokenising them takes a minute."""
     count = settings.distractors + max(settings.relevant)
-    asked = any(probe.variants is not None for probe in probes if probe.name in settings.probes)
+    asked = any(is_few_shot(probe) for probe in probes if probe.name in settings.probes)
     if asked and TOKENS_OF_AN_EXAMPLE * count > model.window:
         window = f"the context length of {model.name}, {model.window:,} tokens"
         raise UserError(f"{count:,} examples do not fit into {window}: lower --distractors or --relevant")
@@ -157,9 +158,21 @@ def plan(setup: Setup, probes: Sequence[Probe]) -> list[Unit]:
     for probe in probes:
         if probe.units is not None:
             units += probe.units(_own_setup(setup, probe))
+    units += units_of_questions(setup, questions_of(setup, probes))
     if select_tasks.NAME in setup.settings.probes:
         units += select_tasks.units(setup)
     return [on_grid(setup, unit) for unit in units]
+
+
+def questions_of(setup: Setup, probes: Sequence[Probe]) -> Iterator[tuple[str, Questions]]:
+    for probe in probes:
+        if probe.measured is not None:
+            parameters = setup.settings.parameters[probe.name]
+            yield from ((probe.name, one) for one in probe.measured.ask(_own_setup(setup, probe), **parameters))
+
+
+def is_few_shot(probe: Probe) -> bool:
+    return probe.variants is not None or "relevant" in ((probe.measured and probe.measured.condition) or ())
 
 
 def _own_setup(setup: Setup, probe: Probe) -> Setup:

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from maskwise.probes import record_fields
-from maskwise.records.folder import RunOnDisk
+from maskwise.probes import FEW_SHOT_PROBES, record_fields
+from maskwise.records.folder import RunOnDisk, tables_of
 from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.record import Record
+from maskwise.records.table import Table, Tables
 from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
@@ -71,6 +72,17 @@ class Run(RunOnDisk):
         from maskwise.report.words.finding import with_finding
 
         return json_object(with_finding(self.reading))
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The answers of each probe that was asked, as a pandas table (records/table.py)."""
+        return tables_of(self, FEW_SHOT_PROBES)
+
+    def table(self, probe: str) -> Table:
+        """The answers of a probe as a pandas table, a row each; columns: records/table.py."""
+        if probe not in self.tables:
+            raise UserError(f"this run has no answers of {probe!r}{did_you_mean(probe, self.tables)}")
+        return self.tables[probe]
 
     @property
     def scores(self) -> dict[str, Score]:

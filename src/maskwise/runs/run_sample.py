@@ -24,7 +24,9 @@ def take_sample(
 ) -> list[SampledPrompt]:
     """Asked one prompt at a time, so that it does not depend on what else was asked. With a probe of gradients those of
     two prompts are measured token by token: of one with the fewest masks and of one with the most."""
-    chosen = choose(records, [probe.name for probe in probes if probe.variants is not None or probe.one_pass])
+    shown = {probe.name for probe in probes if probe.variants is not None or probe.one_pass}
+    shown |= {item.key[0] for unit in units if unit.one_pass for item in unit.items(unit.points[:1], set())}
+    chosen = choose(records, [probe.name for probe in probes if probe.name in shown])
     wanted = {key_of(record): record for record in chosen}
     items = {item.key: item for item in items_of(units, wanted)}
     by_masks = sorted((key for key in wanted if key in items), key=lambda key: wanted[key].masks)
@@ -39,10 +41,10 @@ def take_sample(
         asked = item.prompt.ids, item.prompt.row
         if asked not in answered:  # two probes may ask the same, or one for another answer
             answered[asked] = chances_of(model, item.prompt)
-        shown = sampled(model, item.prompt, record, answered[asked])
+        prompt = sampled(model, item.prompt, record, answered[asked])
         if key in attributed:
-            shown = structs.replace(shown, attribution=rounded(embedding_gradients(model, [item.prompt])[1][0]))
-        found.append(shown)
+            prompt = structs.replace(prompt, attribution=rounded(embedding_gradients(model, [item.prompt])[1][0]))
+        found.append(prompt)
     return found
 
 

@@ -156,7 +156,11 @@ def power_of(settings: Settings) -> list[DetectableDifference]:
     """The detectable difference of each probe that compares accuracies over a known number of questions."""
     asked = [probe for probe in PROBES if probe.name in settings.probes and not probe.only_blocks]
     counts = {probe.name: probe.questions(settings) for probe in asked if probe.questions is not None}
-    counts |= {probe.name: len(settings.tasks) * settings.points for probe in asked if probe.variants is not None}
+    counts |= {
+        probe.name: len(settings.tasks) * settings.points
+        for probe in asked
+        if probe.variants is not None or "relevant" in ((probe.measured and probe.measured.condition) or ())
+    }
     return [detectable(probe.name, counts[probe.name]) for probe in asked if probe.name in counts]
 
 

@@ -16,7 +16,7 @@ Arrays are [..., tasks]; counts are the points of each task. Everything is compu
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -184,6 +184,34 @@ def over_rules(task_means: dict[str, float], bounds: Bounds | None = None) -> En
     low, high = rules_interval(values)
     least, most = bounds or (-np.inf, np.inf)
     return max(float(low), least), min(float(high), most)
+
+
+def over_tasks(strata: Mapping[str, np.ndarray], bounds: Bounds | None = None) -> Ends:
+    """Student's interval over the tasks, each its own mean, cut at the bounds: for other tasks, as the papers shade.
+
+    None where there are fewer than two tasks or all agree."""
+    values = means_of(dict(strata))
+    if len(values) < 2 or np.ptp(values) < SAME:
+        return None, None
+    low, high = rules_interval(values)
+    least, most = bounds or (-np.inf, np.inf)
+    return max(float(low), least), min(float(high), most)
+
+
+def p_of_mean(strata: dict[str, np.ndarray], against: float = 0.0, bounds: Bounds | None = None) -> float | None:
+    """Two-sided: the level at which the end of the mean's Student interval would lie at `against`.
+
+    Where no value differs from another, that of the exact bound of none in so many within `bounds`; None without."""
+    value, known = float(means_of(strata).mean()), mean_error(strata)
+    if known is not None:
+        error, free = known
+        return float(2 * scipy.stats.t.sf(abs(value - against) / error, free))
+    points = sum(map(len, strata.values()))
+    if bounds is None or points < 2:
+        return None
+    room = value - bounds[0] if value > against else bounds[1] - value
+    share = min(1.0, abs(value - against) / room) if room > 0 else 1.0
+    return float((1 - share) ** effective_points(points_of(strata)))
 
 
 def rules_ends(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> Ends:

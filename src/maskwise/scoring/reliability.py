@@ -110,7 +110,7 @@ def overconfidence(found: Predictions) -> Estimate:
     off, counts, times = found.per_sequence(found.sure - found.right), found.counts(), multiplicities(found.sequences)
     total = times @ counts
     resampled = np.where(total > 0, times @ off / np.maximum(total, 1e-12), np.nan)
-    return interval(float(off.sum() / counts.sum()), resampled, found.sequences, (-1, 1))
+    return interval(float(off.sum()) / float(counts.sum()), resampled, found.sequences, (-1, 1))
 
 
 def auroc(found: Predictions) -> Estimate:
@@ -161,7 +161,7 @@ def share_over_sequences(right: np.ndarray, counts: np.ndarray) -> Estimate:
     right, counts, n = right[used], counts[used], int(used.sum())
     if not n:
         return Estimate.of()
-    share, total = right.sum() / counts.sum(), counts.sum()
+    share, total = float(right.sum()) / float(counts.sum()), counts.sum()
     points = float(n)
     variance = ((right - share * counts) ** 2).sum() * n / max(1, n - 1) / total**2
     if n > 1 and variance > 0:

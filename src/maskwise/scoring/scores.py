@@ -201,6 +201,20 @@ def jackknife_ends(by_task: Tables, formula: Formula) -> Ends:
     return float(whole[0]) - half, float(whole[0]) + half
 
 
+def jackknife_over_tasks(by_task: Tables, formula: Formula) -> Ends:
+    """Student's t over the tasks' jackknife values; for a mean they are the tasks' own means."""
+    tasks = np.array([table.mean(0) for table in by_task.values()])
+    count = len(tasks)
+    if count < 2:
+        return None, None
+    whole, without = formula(tasks.mean(0)[None]), formula((tasks.sum(0) - tasks) / (count - 1))
+    values = count * whole - (count - 1) * without
+    if np.isnan(values).any() or np.ptp(values) < SAME:
+        return None, None
+    half = float(scipy.stats.t.ppf(TAILS[1], count - 1) * values.std(ddof=1) / np.sqrt(count))
+    return float(whole[0]) - half, float(whole[0]) + half
+
+
 # Scores in nats
 
 

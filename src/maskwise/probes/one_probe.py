@@ -1,0 +1,104 @@
+"""The type of probes: what is asked, what is measured, how it is drawn. The docstring is its help, page and docs."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from typing import Any, Literal
+
+from maskwise.probes.questions import Questions
+from maskwise.records.record import FieldTypes, ProbeFields
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import Estimate
+
+FIRST = "first model"  # among the other tables of a probe: its own of the first of several models
+Presets = tuple[Literal["quick", "default", "full", "paper"], ...]
+
+# What a model must have to be asked, and why others are not.
+NEEDS = {
+    "masks": "an autoregressive model has no mask token",
+    "whole sequences": "a block diffusion model decodes block by block, which this probe does not measure",
+    "blocks": "the model does not decode in blocks",
+    "gradients": "",  # of the answer; every model has them, and a run then shows those of two prompts token by token
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Columns of the table that `data(table, others)` gives, which has value, low and high.
+
+    kind: "line", "points" (named places on x), "diagonal" (both axes are shares) or "scatter". series: a line each;
+    panel: a small drawing each. log: the small counts of x are widened. guessing: a dotted line.
+    """
+
+    data: Callable[[Table, Tables], Table]
+    x: str
+    label: str
+    y: str = "Accuracy"
+    title: str = ""
+    series: str | None = None
+    panel: str | None = None
+    guessing: float | None = None
+    kind: Literal["line", "points", "diagonal", "scatter"] = "line"
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One question to a model. The name is that of the command line, of the records and of the file.
+
+    doc: the file's docstring: a line for help and headings, then what is asked, how to read it, and in what it differs
+    from the paper. ask: of (setup, **parameters); the defaults in its signature are the probe's parameters, `sizes`
+    those that differ in a preset. metrics: (its table, tables of other probes) -> estimates, the first is the finding.
+    condition, evidence: the fields of its records. needs: of NEEDS. takes: whether it asks about a data set given with
+    --data, by the set's name. advice: of the estimates, a line or None.
+    """
+
+    name: str
+    doc: str
+    ask: Callable[..., Iterable[Questions]]
+    metrics: Callable[[Table, Tables], list[Estimate]]
+    figures: Sequence[Figure] = ()
+    condition: FieldTypes | None = None
+    evidence: FieldTypes | type[ProbeFields] | None = None
+    needs: frozenset[str] = frozenset()
+    presets: Presets = ("full",)
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    takes: Callable[[str], bool] = lambda data_set: False
+    advice: Callable[[Sequence[Estimate]], str | None] | None = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        given = signature(self.ask).parameters.values()
+        return {one.name: one.default for one in given if one.default is not one.empty}
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """Of the docstring: the heading first."""
+        first, _, rest = self.doc.strip().partition("\n")
+        return [first.rstrip("."), *(part.strip() for part in rest.split("\n\n") if part.strip())]
+
+
+def estimates(probe: Probe, tables: Tables, first: Tables | None = None) -> list[Estimate]:
+    """What a probe measures in a run's tables, for each number of relevant examples, the main one first."""
+    table = tables[probe.name]
+    others = {**tables, **({} if first is None or probe.name not in first else {FIRST: first[probe.name]})}
+    numbers = relevant_numbers(table)
+    found = []
+    for number in numbers:
+        same = {name: of_relevant(other, number) for name, other in others.items()}
+        named = "" if number == numbers[0] else f", {number} example{'s' if number != 1 else ''}"
+        own = probe.metrics(of_relevant(table, number), same)
+        found += [replace(one, name=one.name + named) for one in own]
+    return found
+
+
+def relevant_numbers(table: Table) -> list[int | None]:
+    """The numbers of relevant examples: the paper's 10 first, then the larger before the smaller."""
+    if "relevant" not in table:
+        return [None]
+    numbers = sorted((int(one) for one in table.relevant.unique()), key=lambda number: (number != 10, -number))
+    return [*numbers]
+
+
+def of_relevant(table: Table, number: int | None) -> Table:
+    return table if number is None or "relevant" not in table else table[table.relevant == number]

@@ -1,0 +1,170 @@
+"""What a probe asks: points of a task under conditions, and how a point becomes a prompt."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from maskwise.probes.examples import labelled, one_context_per_task
+from maskwise.probes.few_shot import context_of, episodes
+from maskwise.probes.probe import Answerer, Asker, Item, Setup, Unit, slices
+from maskwise.records.record import Condition, Key, make_key
+from maskwise.tasks.episodes import Episode, Question, blocked, mixed
+from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
+
+
+class Source(Protocol):
+    """A task's points."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def points(self) -> Sequence[int]: ...
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of a task that need nothing more."""
+
+    task: str
+    points: Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """Points of a source under conditions. prompt: of (point, condition).
+
+    answer: the text of the right answer to a point; the text of the prompt's right token where it is None. answering:
+    how the prompts are asked, by default in one forward pass; one_pass: it is that, and something more. cost: the
+    memory a token takes, relative to plain asking.
+    """
+
+    source: Source
+    conditions: Sequence[Mapping[str, Any]]
+    prompt: Callable[[int, Mapping[str, Any]], Prompt]
+    answer: Callable[[int], str] | None = None
+    answering: Answerer | None = None
+    cost: int = 1
+    one_pass: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class FewShot:
+    """A task's few-shot questions with so many relevant examples; encoded once per point for all probes."""
+
+    task: str
+    points: Sequence[int]
+    relevant: int
+    asker: Asker
+    episode: Episode
+    context: Callable[[int], Episode]
+    known: dict[Any, Any] = field(default_factory=dict)
+
+    def answer(self, point: int) -> str:
+        return self.episode.tests[point].letter
+
+    def encoded(
+        self, point: int, location: int | None = None, distractors: int | None = None, place: Place = "right"
+    ) -> Encoded:
+        """location None mixes relevant examples and distractors at random; distractors None means all."""
+        if self.known.get("point") != point:
+            self.known.clear()
+            self.known.update({"point": point, "context": self.context(point)})
+        layout = location, distractors, place
+        if layout not in self.known:
+            examples = arranged(self.known["context"], location, distractors)
+            test = self.known["context"].tests[point]
+            self.known[layout] = encode_question(self.asker.tokenizer, examples, test, place, self.asker.chat)
+        found: Encoded = self.known[layout]
+        return found
+
+
+def arranged(episode: Episode, location: int | None, distractors: int | None) -> tuple[Question, ...]:
+    fewer = episode if distractors is None else episode.with_distractors(distractors)
+    return mixed(fewer) if location is None else blocked(fewer, location)
+
+
+def few_shot(setup: Setup, numbers: Sequence[int] | None = None) -> Iterator[FewShot]:
+    """The questions of every task asked for, with each of these numbers of relevant examples (None: the run's).
+
+    All probes of a run share them, so that equal prompts are asked once."""
+    settings = setup.settings
+    for relevant in settings.relevant if numbers is None else numbers:
+        if (settings, relevant) not in setup.few_shot:
+            drawn = episodes(setup, relevant, settings.distractors, settings.points)
+            afresh = not one_context_per_task(relevant)
+            setup.few_shot[settings, relevant] = [
+                FewShot(
+                    *(one.task.name, range(settings.points), relevant, setup.asker),
+                    *(one, context_of(setup, one, afresh)),
+                )
+                for one in drawn
+            ]
+        yield from setup.few_shot[settings, relevant]
+
+
+def ended(
+    asker: Asker,
+    encoded: Encoded,
+    masks: int | float,
+    fillers: int = 0,
+    filler_id: int | None = None,
+    format: str = "B",
+) -> Prompt:
+    """Format B ends the prompt with masks, of which the first is the answer; format A masks the answer alone.
+
+    A float is a share of the length; fillers stand behind the masks."""
+    ending = opened if format == "B" else closed
+    return ending(encoded, asker.mask_id, masks, [asker.filler_id if filler_id is None else filler_id] * fillers)
+
+
+def units_of_questions(setup: Setup, asked: Iterable[tuple[str, Questions]]) -> list[Unit]:
+    """The units of (probe, questions): those of one source that are answered in one pass are asked together."""
+    together: dict[Any, list[tuple[str, Questions]]] = {}
+    for probe, one in asked:
+        alone = one.answering is not None
+        together.setdefault((id(one.source), id(one) if alone else None), []).append((probe, one))
+    units = []
+    for some in together.values():
+        first = some[0][1]
+        conditions = sum(len(one.conditions) for _, one in some)
+        one_pass = all(one.answering is None or one.one_pass for _, one in some)
+        for points in slices_of(first.source.points):
+            make = _maker(setup, some)
+            units.append(Unit(points, conditions, make, first.answering, max(q.cost for _, q in some), one_pass))
+    return units
+
+
+def slices_of(points: Sequence[int]) -> list[Sequence[int]]:
+    return [points[one.start : one.stop] for one in slices(len(points))]
+
+
+def _maker(setup: Setup, asked: Sequence[tuple[str, Questions]]) -> Callable[..., Iterator[Item]]:
+    def items(points: Sequence[int], done: Collection[Key]) -> Iterator[Item]:
+        for point in points:
+            for probe, one in asked:
+                for condition in one.conditions:
+                    named = written(condition)
+                    key = make_key(probe, one.source.task, point, named)
+                    if key not in done:
+                        prompt = one.prompt(point, condition)
+                        yield Item(key, named, prompt, answer_to(setup, one, point, prompt))
+
+    return items
+
+
+def answer_to(setup: Setup, one: Questions, point: int, prompt: Prompt) -> str:
+    text: str = setup.asker.tokenizer.decode([prompt.answer_id]) if one.answer is None else one.answer(point)
+    return text
+
+
+def written(condition: Mapping[str, Any]) -> Condition:
+    """A condition as records hold it until all probes are of this kind: without the paper's number of examples."""
+    if "relevant" not in condition:
+        return dict(condition)
+    plain = {name: value for name, value in condition.items() if name != "relevant"}
+    return labelled(plain, int(condition["relevant"]))
+
+
+def with_relevant(source: FewShot, conditions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**condition, "relevant": source.relevant} for condition in conditions]

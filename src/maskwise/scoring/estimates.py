@@ -1,0 +1,229 @@
+"""A number with its interval, and the four ways to get one: a share, a change, a mean, a ratio.
+
+They read tables of one row per answer (records/table.py). What the intervals are is in intervals.py and scores.py;
+tests/scoring/test_coverage.py simulates how well they cover. A change is always after minus before, so a loss is
+negative.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maskwise.records.table import Table
+from maskwise.scoring import intervals, scores
+from maskwise.scoring.intervals import Bounds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHARE, POINTS, NATS, TOKENS = "%", "points", "nats", "tokens"
+SCALE = {SHARE: 100, POINTS: 100}
+QUESTION = ["task", "point"]
+LEVEL = 0.05
+TOO_FEW = "too few answers"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval over questions and, where it has one, over tasks.
+
+    n: questions. against: the threshold of a claim ("above" or "below" it), or what a change is compared with. p: of
+    no difference from that, two-sided. why: there is no value, or no verdict.
+    """
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    unit: str = ""
+    against: float | None = None
+    claim: str = ""
+    p: float | None = None
+    tasks_low: float | None = None
+    tasks_high: float | None = None
+    why: str = ""
+
+    @property
+    def side(self) -> int:
+        """+1 or -1 where the interval lies on one side of what it is compared with (0 if of nothing), else 0."""
+        if self.low is None or self.high is None:
+            return 0
+        bar = self.against or 0.0
+        return int(self.low > bar) - int(self.high < bar)
+
+    @property
+    def verdict(self) -> str:
+        """Of a claim: holds, does not hold, undecided; empty of an estimate that claims nothing."""
+        if not self.claim:
+            return ""
+        wanted = -1 if self.claim == "below" else 1
+        return {wanted: "holds", -wanted: "does not hold", 0: "undecided"}[self.side]
+
+    def __str__(self) -> str:
+        """`mask tax 56.2 % (34.2 to 75.9), n = 60`"""
+        if self.value is None:
+            return f"{self.name}: {self.why or 'not measured'}"
+        between = "" if self.low is None else f" ({self.text(self.low)} to {self.text(self.high)})"
+        judged = f": {self.verdict} ({self.claim} {self.text(self.against)})" if self.verdict else ""
+        return f"{self.name} {self.text(self.value)} {self.unit}".rstrip() + f"{between}, n = {self.n:,}{judged}"
+
+    def text(self, value: float | None) -> str:
+        """A value in the estimate's unit, without it: changes with their sign."""
+        scaled = SCALE.get(self.unit, 1) * (value or 0.0)
+        digits = 1 if self.unit in SCALE else 3
+        return f"{scaled:{'+' if self.unit == POINTS else ''}.{digits}f}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+# Tables
+
+
+def wide(table: Table, by: str | list[str], value: str = "correct") -> Table:
+    """Questions x conditions: only questions that were asked under all of them. The one join of all statistics."""
+    keys = [*QUESTION, *([by] if isinstance(by, str) else by)]
+    return table.set_index(keys)[value].unstack(keys[2:]).dropna()
+
+
+def answers(table: Table, value: str = "correct") -> "pd.Series":
+    """A column by question."""
+    return table.set_index(QUESTION)[value]
+
+
+def of_questions(table: Table, by: Sequence[str], times: int, in_full: bool = False) -> Table:
+    """The means of questions that were asked several times, as so many consecutive points: "point" is the question.
+
+    in_full: only questions that have all their answers.
+    """
+    if times == 1:
+        return table
+    measured = ["correct", "nll", "nll_allowed", "nll_choice"]
+    grouped = table.assign(point=table.point // times).groupby([*QUESTION, *by], observed=True, dropna=False)
+    means = grouped[measured].mean()
+    return (means[grouped.size() == times] if in_full else means).reset_index()
+
+
+def strata(column: "pd.Series") -> dict[str, np.ndarray]:
+    """The values of each task."""
+    return {str(task): own.to_numpy(dtype=float) for task, own in column.groupby(level="task", observed=True)}
+
+
+# Estimates
+
+
+def share(name: str, column: "pd.Series", **more: Any) -> Estimate:
+    """The share of questions that are right, mean over tasks."""
+    if column.empty:
+        return Estimate(name, None, why=TOO_FEW)
+    groups = strata(column)
+    found = intervals.stratified_share(groups)
+    return _estimate(name, (found.value, found.low, found.high), groups, SHARE, (0.0, 1.0), more)
+
+
+def change(name: str, after: "pd.Series", before: "pd.Series", **more: Any) -> Estimate:
+    """After minus before, of right answers, over the questions that both have."""
+    both = (after - before).dropna()
+    if both.empty:
+        return Estimate(name, None, unit=POINTS, why=TOO_FEW)
+    groups = strata(both)
+    found = intervals.paired_share(groups, intervals.variances_of(groups))
+    return _estimate(name, (found.value, found.low, found.high), groups, POINTS, (-1.0, 1.0), more)
+
+
+def mean(name: str, column: "pd.Series", unit: str = NATS, bounds: Bounds | None = None, **more: Any) -> Estimate:
+    """The mean over tasks of one value a question; `bounds` are the least and the most it can be."""
+    column = column.dropna()
+    if column.empty:
+        return Estimate(name, None, unit=unit, why=TOO_FEW)
+    groups = strata(column)
+    return _estimate(name, intervals.bounded_mean(groups, bounds), groups, unit, bounds, more)
+
+
+def ratio(
+    name: str,
+    table: Table,
+    formula: scores.Formula,
+    why: str = scores.NO_SKILL,
+    unit: str = SHARE,
+    low_end: scores.LowEnd | None = None,
+    **more: Any,
+) -> Estimate:
+    """Any formula of the accuracies [draws, conditions] of a `wide` table; the interval by posterior draws."""
+    groups = {
+        str(task): own.to_numpy(dtype=float)
+        for task, own in sorted(table.groupby(level="task", observed=True), key=lambda one: str(one[0]))
+    }
+    found = scores.bootstrapped(groups, formula, why, low_end)
+    ends = scores.jackknife_over_tasks(groups, formula) if groups else (None, None)
+    over = {"tasks_low": ends[0], "tasks_high": ends[1]}
+    return Estimate(name, found.value, found.low, found.high, found.n or 0, unit, why=found.why or "", **over | more)
+
+
+def estimated(name: str, found: Any, n: int, unit: str = SHARE, **more: Any) -> Estimate:
+    """What another function estimated, with `value`, `low` and `high`."""
+    return Estimate(name, found.value, found.low, found.high, n, unit, **more)
+
+
+def _estimate(
+    name: str,
+    found: tuple[Any, Any, Any],
+    groups: Mapping[str, np.ndarray],
+    unit: str,
+    bounds: Bounds | None,
+    more: Mapping[str, Any],
+) -> Estimate:
+    value, low, high = (None if one is None else float(one) for one in found)
+    n = sum(map(len, groups.values()))
+    tasks = intervals.over_tasks(groups, bounds)
+    p = intervals.p_of_mean(dict(groups), more.get("against") or 0.0, bounds)
+    one = Estimate(name, value, low, high, n, unit, p=p, tasks_low=tasks[0], tasks_high=tasks[1])
+    return replace(one, **more)
+
+
+def without_skill(one: Estimate, why: str = scores.NO_SKILL) -> Estimate:
+    """The same without a verdict: a model that guesses has nothing to lose."""
+    return replace(one, low=None, high=None, p=None, why=why)
+
+
+def curve(
+    table: Table,
+    by: Sequence[str],
+    measures: Mapping[str, str],
+    baseline: Callable[[Mapping[str, Any]], Mapping[str, Any]] | Mapping[str, Any] | None = None,
+    times: int = 1,
+) -> Table:
+    """A row for each condition and measure: value, low, high, n, and the paired change from the baseline.
+
+    It is the figure's data and the tables of page, terminal and JSON at once. measures: column -> unit; a share has the
+    interval of a share. baseline: the entries of a condition that change on the way to the one it is compared with.
+    """
+    import pandas as pd
+
+    by = list(by)
+    table = of_questions(table, by, times)
+    groups = {
+        key: (own, dict(zip(by, key, strict=True)))
+        for key, own in table.groupby(by, observed=True, dropna=False, sort=False)
+    }
+    rows: list[dict[str, Any]] = []
+    for key, (own, condition) in groups.items():
+        moved = baseline(condition) if callable(baseline) else baseline
+        other = tuple({**condition, **(moved or {})}.values())
+        for column, unit in measures.items():
+            here = answers(own, column).dropna()
+            if here.empty:
+                continue
+            one = share(column, here) if unit == SHARE else mean(column, here, unit)
+            row = condition | {"measure": column, "value": one.value, "low": one.low, "high": one.high, "n": one.n}
+            row |= {"tasks_low": one.tasks_low, "tasks_high": one.tasks_high}
+            if moved is not None and other != key and other in groups:
+                before = answers(groups[other][0], column).dropna()
+                paired = change(column, here, before) if unit == SHARE else mean(column, (here - before), unit)
+                row |= {"change": paired.value, "change_low": paired.low, "change_high": paired.high, "p": paired.p}
+            rows.append(row)
+    return pd.DataFrame(rows)
