@@ -53,7 +53,7 @@ def test_the_site_builds_strictly_with_every_command_field_and_public_name(tmp_p
     assert [str(page) for page in tmp_path.rglob("*.html") if 'md-component="source' in page.read_text()] == []
 
 
-@pytest.mark.parametrize("name", ["templates", "confidence", "self-correction", "trajectory"])
+@pytest.mark.parametrize("name", ["templates", "confidence", "trajectory"])
 def test_the_concept_page_of_a_probe_is_at_most_one_screen_and_ends_with_what_to_do(name):
     lines = (ROOT / "docs" / "concepts" / f"{name}.md").read_text().splitlines()
     assert len(lines) <= 55 and sum(len(line.split()) for line in lines) <= 620

@@ -104,7 +104,6 @@ HOW: dict[str, How] = {
     "likelihood-masks": How("likelihood-masks", named("masks")),
     "nelbo": How("nelbo", named("draws")),
     "confidence": How("confidence", named("rule")),
-    "self-correction": How("self-correction", named("wrong")),
     "trajectory": How("trajectory", named("rule tokens_per_step"), left_out=frozenset({"voted"})),
     "marginals": How("marginals", named("suffix distance")),
     "total-correlation": How("total-correlation", named("distance")),

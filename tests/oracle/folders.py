@@ -14,6 +14,7 @@ from typing import Any
 from oracle import stored
 from oracle.rows import REMOVED
 
+GONE_OF_02 = ("calibration", "room", "unfamiliar", "numerics")
 SIX = ("location", "recall", "mask-count", "contrast", "attribution", "coherence")
 MORE = ("few-steps", "nelbo", "filler", "mask-attribution", "shots-masks")  # for `compare` and the published values
 TASKS = ("animal-smallest", "verb-largest", "emotion-smallest")
@@ -45,7 +46,7 @@ def made() -> dict[str, Callable[[], dict[str, str]]]:
         "tiny-dream": partial(asked, "tiny-dream", SIX),
         "tiny-qwen": partial(asked, "tiny-qwen", SIX),
         "random-llada2": partial(asked, "random LLaDA2", (*SIX, "block-offset")),
-        "removed-probes": partial(asked, "tiny-llada", ("mask-count", *REMOVED), points=2, relevant=(1,)),
+        "removed-probes": partial(asked, "tiny-llada", ("mask-count", *GONE_OF_02), points=2, relevant=(1,)),
         "cures": answers_of_mitigations,
         "advise": searched,
     }

@@ -113,7 +113,6 @@ EXTRAS = {
     "end_flood": ("generation-length", "tokens"),
     "score_movement": ("likelihood-masks", "nats"),
     "confidence_by_source": ("confidence", ""),
-    "self_correction_by_source": ("self-correction", ""),
     "aup": ("coherence", ""),
     "templates": ("templates", ""),
 }
@@ -130,7 +129,7 @@ MERGED = {
     "hotpotqa": "datasets",
     "labelled-text": "datasets",
 }
-REMOVED = ("calibration", "room", "unfamiliar", "numerics")
+REMOVED = ("calibration", "room", "self-correction", "unfamiliar", "numerics")
 # Probes whose conditions name the number of relevant examples, but for the paper's 10.
 FEW_SHOT = ("location", "question-position", "mask-count", "filler", "context-length", "location-masks", "unmasking",
             "few-steps", "block-offset")  # fmt: skip

@@ -69,16 +69,16 @@ def test_its_condition_fields_are_checked(tmp_path, condition, said):
 
 
 OWN_FILES = (
-    *(f"{name}.py" for name in ("templates", "confidence", "self_correction", "trajectory")),
-    *(f"{name}.py" for name in ("repair", "looks", "commits")),
+    *(f"{name}.py" for name in ("templates", "confidence", "trajectory")),
+    *(f"{name}.py" for name in ("looks", "commits")),
 )
 
 
 def test_only_the_list_of_probes_names_the_later_ones():
     """`templates` and `confidence` have other meanings too (a parameter, a field of a record): imports alone count."""
     package = Path(maskwise.__file__).parent
-    modules = "templates|confidence|self_correction|trajectory"
-    named = re.compile(rf"""probes\.library(\.| import )({modules})\b|["'](self-correction|trajectory)["']""")
+    modules = "templates|confidence|trajectory"
+    named = re.compile(rf"""probes\.library(\.| import )({modules})\b|["']trajectory["']""")
     naming = {
         str(file.relative_to(package))
         for folder in ("probes", "report", "runs", "scoring", "records")

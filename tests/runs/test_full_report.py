@@ -55,7 +55,6 @@ SMALLEST = with_parameters(
     likelihood_masks={"mask_counts": (0, 4), "samples": 1, "questions": 1},
     nelbo={"draws": 2},
     confidence={"questions": 2},
-    self_correction={"questions": 2, "right_places": 1},
     trajectory={"questions": 1, "canvas": 4, "data_canvas": 4},
     marginals=GAP | {"distances": (1, 3, 6)},
     total_correlation=GAP | {"distances": (1, 4), "samples": 2},

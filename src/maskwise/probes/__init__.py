@@ -38,7 +38,6 @@ _FILES = (
     "likelihood_masks",
     "nelbo",
     "confidence",
-    "self_correction",
     "trajectory",
     "marginals",
     "total_correlation",

@@ -1,4 +1,4 @@
-"""Sequences whose right tokens are known, for the probes that look at single tokens: confidence and self-correction.
+"""Sequences whose right tokens are known, for confidence, the probe that looks at single tokens.
 
     copy       the line of words that a few-shot puzzle asks to copy
     recall     the value of one pair of a list
@@ -45,14 +45,10 @@ SKILL = "skill"  # in a condition: other sequences, which decide whether the sou
 
 @dataclass(frozen=True)
 class KnownSequence:
-    """A sequence with the right tokens in place; `asked` are the positions that a probe may mask or change.
-
-    states: of a Markov source, the token of each state; empty where any other token than the right one is wrong.
-    """
+    """A sequence with the right tokens in place; `asked` are the positions that a probe may mask."""
 
     ids: tuple[int, ...]
     asked: tuple[int, ...]
-    states: tuple[int, ...] = ()
 
     @property
     def right(self) -> tuple[int, ...]:
@@ -160,7 +156,7 @@ class _AllOrNone(ProbeFields, frozen=True, kw_only=True):
 
 
 def known_evidence(types: FieldTypes) -> type[ProbeFields]:
-    """The evidence of both probes: none of these fields in a record of the check, all of them in any other."""
+    """The evidence of confidence: none of these fields in a record of the check, all of them in any other."""
     return struct_of({name: kind | UnsetType for name, kind in types.items()}, _AllOrNone)
 
 
@@ -255,22 +251,6 @@ def _markov_lines(setup: Setup) -> Callable[[int], KnownSequence]:
         ids = tuple(tokenizer("Words: " + " ".join(named[state] for state in line))["input_ids"])
         if ids[-len(line) :] != tuple(states[state] for state in line):
             raise UserError("this tokenizer joins the words of a line")
-        return KnownSequence(ids, tuple(range(len(ids) - WORDS_ASKED, len(ids))), states)
+        return KnownSequence(ids, tuple(range(len(ids) - WORDS_ASKED, len(ids))))
 
     return draw
-
-
-def wrong_tokens(known: KnownSequence, place: int, vocabulary: int) -> Sequence[int]:
-    """The tokens that are wrong at a position of the sequence, given all others: the exact posterior is zero there.
-
-    Of an answer, every token but the right one.
-    """
-    if not known.states:
-        return [token for token in range(vocabulary) if token != known.ids[place]]
-    from maskwise.tasks.markov_source import small_chain
-
-    chain, at = small_chain(len(known.states)), {token: state for state, token in enumerate(known.states)}
-    after = known.ids[place + 1 : place + 2]
-    line = [at[known.ids[place - 1]], None, *(at[token] for token in after)]
-    possible = {known.states[state] for state, p in enumerate(chain.conditional(line)[1].tolist()) if p > 0}
-    return [token for token in range(vocabulary) if token not in possible]

@@ -28,6 +28,7 @@ REMOVED: dict[str, dict[str, str]] = {
         "calibration": "contrast",
         "numerics": "",
         "room": "the accuracy at the baseline says whether a task can show a loss; --select-tasks with --paper",
+        "self-correction": "confidence says how often a token of that probability is right",
         "unfamiliar": "--words unfamiliar-1",
     },
     "family": {

@@ -1,6 +1,6 @@
 """A Markov source: text whose every conditional marginal is known, as a reference for a model's predictions.
 
-The probe self-correction needs its exact posterior to say which tokens are wrong, and confidence draws sequences of it.
+The probe confidence draws sequences of it.
 
 Given the nearest visible token on each side, everything further away is irrelevant, so for a masked place at distance
 a from l on its left and b from r on its right
