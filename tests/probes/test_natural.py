@@ -1,12 +1,15 @@
 """Passages: where they end, what is masked, and what follows."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.known import shipped_tokenizer
-from maskwise.probes.library.natural_text import conditions, text_items
-from maskwise.probes.probe import Asker
+from maskwise.probes.library import natural_text
+from maskwise.probes.probe import Asker, Settings, Setup
+from maskwise.probes.questions import units_of_questions
 from maskwise.probes.text import load_text, passages
 from maskwise.support.errors import UserError
 
@@ -43,14 +46,23 @@ def test_a_short_text_gives_fewer_passages_or_a_plain_refusal(tmp_path):
         load_text(tmp_path / "binary")
 
 
+def items_of(tokenizer, causal=False, **parameters):
+    """The items of one passage, "The lamp stood on the table", and the maker of those not done."""
+    asker = Asker(tokenizer, tokenizer.mask_token_id, tokenizer.convert_tokens_to_ids("."))
+    settings = Settings("quick", (natural_text.NAME,), (), passages=1, passage_words=6)
+    model = SimpleNamespace(block=None, causal=causal)
+    setup = Setup(model, asker, settings, None, "The lamp stood on the table", {}, [])
+    questions = natural_text.ask(setup, **parameters)
+    (unit,) = units_of_questions(setup, ((natural_text.NAME, one) for one in questions))
+    assert unit.one_pass
+    return list(unit.items(unit.points, set())), unit.items
+
+
 def test_items_hold_masks_or_fillers_after_the_masked_word():
     tokenizer = shipped_tokenizer()
-    dot = tokenizer.convert_tokens_to_ids(".")
-    asker = Asker(tokenizer, tokenizer.mask_token_id, dot)
-    passage = "The lamp stood on the table"
-    items = list(text_items(asker, [(passage, 22)], conditions([0, 3], causal=False))([0], set()))
+    items, made = items_of(tokenizer, counts=(0, 3))
     ends = {(i.condition["after"], i.condition["count"]): i.prompt.ids[i.prompt.row :] for i in items}
-    mask = tokenizer.mask_token_id
+    mask, dot = tokenizer.mask_token_id, tokenizer.convert_tokens_to_ids(".")
     assert ends == {
         ("masks", 0): (mask,),
         ("masks", 3): (mask,) * 4,
@@ -61,5 +73,5 @@ def test_items_hold_masks_or_fillers_after_the_masked_word():
         assert tokenizer.decode(item.prompt.ids[: item.prompt.row]).rstrip() == "The lamp stood on the"
         assert item.answer == tokenizer.decode([item.prompt.answer_id]) and "table".startswith(item.answer.strip())
         assert item.prompt.masks == item.prompt.ids.count(mask)
-    done = {item.key for item in items[1:]}
-    assert [i.key for i in text_items(asker, [(passage, 22)], conditions([0, 3], False))([0], done)] == [items[0].key]
+    assert [i.key for i in made([0], {item.key for item in items[1:]})] == [items[0].key]
+    assert [i.condition for i in items_of(tokenizer, causal=True)[0]] == [{"after": "masks", "count": 0}]

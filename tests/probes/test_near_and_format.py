@@ -23,10 +23,11 @@ from helpers.known import (
 )
 from helpers.recalling import recalling_model, recalls_what_it_sees
 from maskwise.probes.examples import unlabelled
+from maskwise.probes.library import natural_text
 from maskwise.probes.library.filler import END
 from maskwise.probes.summary import summarise
 from maskwise.probes.text import load_text, passages
-from maskwise.records.folder import read_run
+from maskwise.records.folder import read_run, tables_of
 from maskwise.records.record import condition_text
 from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.datasets import read_dataset
@@ -225,8 +226,10 @@ def test_natural_text_tells_masks_from_full_stops(tmp_path):
         return hidden
 
     model._body = body
-    entries = summarise(read_run(diagnose(model, settings, tmp_path)))["probes"]["natural-text"]
+    table = tables_of(read_run(diagnose(model, settings, tmp_path)), ())["natural-text"]
     guessing = torch.tensor(float(len(tokenizer) - 1)).log().item()  # anything but the mask
-    assert {entry["masks"] for entry in entries} == {1, 21}
-    for entry in entries:
-        assert entry["nll"] == pytest.approx(guessing if entry["masks"] == 21 else 0, abs=1e-3)
+    assert set(table.masks_seen) == {1, 21}
+    assert table.nll.tolist() == pytest.approx([guessing * (masks == 21) for masks in table.masks_seen], abs=1e-3)
+    masks, wrong, stops, *_ = natural_text.metrics(table, {})
+    assert (masks.value, stops.value) == pytest.approx((-guessing, 0), abs=1e-3)
+    assert wrong.value == wrong.side == -1

@@ -12,7 +12,6 @@ from scipy import stats
 
 from helpers.records import manifest
 from maskwise.probes.library import mask_count as mask_probe
-from maskwise.probes.library import natural_text
 from maskwise.probes.library.location import distance_nats, locality
 from maskwise.probes.library.mask_count import degradation, mask_nats, mask_tax
 from maskwise.probes.summary import entries, summarise
@@ -245,16 +244,6 @@ def test_points_a_stopped_run_did_not_reach_are_left_out_of_scores():
 def test_entries_are_ordered_by_number_and_carry_masks_and_n():
     records = masks(k100=50, k2=90, k20=70)
     assert [entry["condition"]["masks"] for entry in entries(mask_probe.PROBE, records)] == [2, 20, 100]
-    text = [
-        record(
-            "natural-text", "text", n, {"after": "masks", "count": count}, True, nll=float(count + n), masks=count + 1
-        )
-        for count in (0, 10)
-        for n in range(3)
-    ]
-    first, second = entries(natural_text.PROBE, text)
-    assert (first["nll"], second["nll"], second["masks"], second["n"]) == (1.0, 11.0, 11, 3)
-    assert (first["nll_low"], first["nll_high"]) == pytest.approx(stats.t.interval(0.95, 2, loc=1, scale=1 / 3**0.5))
 
 
 def test_summary_is_plain_json():

@@ -308,18 +308,6 @@ def test_half_a_run_is_not_called_unskilled(tmp_path: Path) -> None:
     assert "10 test points in each of one task" in words
 
 
-def test_natural_text_is_drawn_with_its_surprise(tmp_path: Path) -> None:
-    asked = [
-        ("natural-text", {"after": after, "count": count}, 1 + count * (after == "masks"), [right])
-        for after, count, right in [("masks", 0, 5), ("masks", 20, 3), ("full stops", 0, 5), ("full stops", 20, 4)]
-    ]
-    reader = draw(tmp_path, write_run(tmp_path / "run", asked))
-    words, labels = reader.words, " ".join(filter(None, reader.values("aria-label"))).replace("\u00a0", " ")
-    assert "masks: 1.50 nats at 0, 1.50 nats at 20 (0.00 nats)" in labels
-    assert "full stops: 50.0 % at 0, 40.0 % at 20 (−10.0 points" in labels
-    assert "10 test points; masks: 1, 21." in words
-
-
 @pytest.mark.slow
 def test_the_command_that_measured_stands_on_the_page(tmp_path: Path) -> None:
     command = "maskwise diagnose 'my model' --quick --points 10 --dtype float32"

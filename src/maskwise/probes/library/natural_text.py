@@ -1,17 +1,27 @@
-"""natural-text (ours): the last word of a passage is masked, and masks or full stops follow it.
+"""Natural text (ours): do masks after a word of prose make it less likely?
 
-The score is that of the word's first token, so that passages are the same for every tokenizer. Condition:
-{"after": "masks", "count": 50}, or "full stops".
+    nothing     t t t t t t ?
+    masks       t t t t t t ? _ _ _ _
+    full stops  t t t t t t ? . . . .
+
+The last word of a passage is masked, and masks or full stops follow it. What is measured is the likelihood of the
+word's first token, so that passages are the same for every tokenizer, and how often it is the model's first choice.
+
+0.7 nats more mean half the probability; level lines mean that masks do not disturb the model here. An autoregressive
+model sees nothing after the word.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.probe import Asker, ItemMaker, Probe, Setup, Unit, items_of, units_of, with_nll
-from maskwise.probes.section import Measure, Section, in_nats, named_curves
-from maskwise.probes.text import TASK, Passage, passages_of
-from maskwise.records.record import Condition
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Points, Questions
+from maskwise.probes.text import TASK, passages_of
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import NATS, SHARE, Estimate, answers, change, curve, mean, share, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.prompts import Encoded, Prompt, encode_last_word, opened, unknown_id
 
@@ -19,70 +29,55 @@ NAME = "natural-text"
 MASKS, FILLERS = "masks", "full stops"
 
 
-def units(setup: Setup) -> Iterator[Unit]:
-    chosen, wanted = passages_of(setup), setup.settings.passages
+def ask(setup: Setup, counts: tuple[int, ...] = (0, 1, 5, 10, 20, 50, 100, 200)) -> Iterator[Questions]:
+    asker, chosen, wanted = setup.asker, passages_of(setup), setup.settings.passages
     if len(chosen) < wanted:
         setup.note(f"{NAME}: the text holds {len(chosen)} passages, {wanted} were asked for")
-    fillers = setup.asker.filler_id != unknown_id(setup.asker.tokenizer)
-    if not fillers:
+    after = [MASKS, FILLERS]
+    if asker.filler_id == unknown_id(asker.tokenizer):
         setup.note(f"{NAME}: not asked with full stops, for which the tokenizer has no token")
-    asked = conditions(visible_counts(setup, NAME, setup.own["counts"], other_tokens=1), setup.model.causal, fillers)
-    yield from units_of(len(chosen), len(asked), text_items(setup.asker, chosen, asked))
+        after.remove(FILLERS)
+    visible = visible_counts(setup, NAME, counts, other_tokens=1)
+    asked: list[dict[str, Any]] = [{"after": what, "count": count} for what in after for count in visible]
+    if setup.model.causal:
+        asked = [{"after": MASKS, "count": 0}]
 
-
-def conditions(counts: Sequence[int], causal: bool, fillers: bool = True) -> list[Condition]:
-    """The numbers of masks, or fillers, after the masked word; a causal model sees nothing after it."""
-    if causal:
-        return [{"after": MASKS, "count": 0}]
-    return [{"after": what, "count": n} for what in ((MASKS, FILLERS) if fillers else (MASKS,)) for n in counts]
-
-
-def text_items(asker: Asker, chosen: Sequence[Passage], asked: Sequence[Condition]) -> ItemMaker:
     @lru_cache(1)  # all conditions of a point share a text
-    def text(point: int) -> tuple[Encoded, str]:
-        encoded = encode_last_word(asker.tokenizer, *chosen[point])
-        return encoded, asker.tokenizer.decode([encoded.ids[encoded.row]])
+    def text(point: int) -> Encoded:
+        return encode_last_word(asker.tokenizer, *chosen[point])
 
-    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
-        encoded, answer = text(point)
-        count = int(condition["count"])
-        masks, fillers = (1 + count, 0) if condition["after"] == MASKS else (1, count)
-        return opened(encoded, asker.mask_id, masks, [asker.filler_id] * fillers), answer
+    def prompt(point: int, condition: Mapping[str, Any]) -> Prompt:
+        masks, fillers = (condition["count"], 0) if condition["after"] == MASKS else (0, condition["count"])
+        return opened(text(point), asker.mask_id, 1 + masks, [asker.filler_id] * fillers)
 
-    return items_of(NAME, TASK, asked, made)
+    yield Questions(Points(TASK, range(len(chosen))), asked, prompt)
 
 
-def nothing_after(condition: Condition, conditions: Sequence[Condition]) -> Condition | None:
-    return next((c for c in conditions if c["after"] == condition["after"] and c["count"] == 0), None)
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    """The changes from nothing after the word to the most masks, and to as many full stops."""
+    nats, right = (wide(table, ["after", "count"], value) for value in ("nll", "correct"))
+    most, found = max(table["count"]), []
+    for after in (MASKS, FILLERS):
+        if most and {(after, 0), (after, most)} <= set(nats):
+            name = f"with {most} {after} after the word instead of none"
+            found.append(mean(f"log-likelihood {name}", nats[after, 0] - nats[after, most]))
+            found.append(change(f"accuracy {name}", right[after, most], right[after, 0]))
+    alone = table[(table.after == MASKS) & (table["count"] == 0)]
+    found.append(mean("negative log-likelihood", answers(alone, "nll")))
+    return [*found, share("accuracy", answers(alone))]
+
+
+def by_count(table: Table, others: Tables) -> Table:
+    return curve(table, ["after", "count"], {"nll": NATS, "correct": SHARE}, {"count": 0})
 
 
 PROBE = Probe(
-    name=NAME,
-    group="context",
-    about="the last word of a passage with masks or full stops after it",
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[Figure(by_count, "count", "Masks, or full stops, after the word", "", series="after", panel="measure")],
     condition={"after": str, "count": Count},
     presets=("default", "full"),
-    units=units,
-    one_pass=True,
-    parameters={"counts": (0, 1, 5, 10, 20, 50, 100, 200)},
-    quick={"counts": (0, 20, 100)},
-    baseline=nothing_after,
-    measures=with_nll,
-    chance=None,
-    questions=lambda settings: settings.passages,
-    sections=(
-        Section(
-            title="And in ordinary prose?",
-            question="The last word of a passage is masked, with masks or full stops behind it. How likely is "
-            "the true word under the model, and how often is it the model's first choice?",
-            paper="Not in the paper; this probe is ours.",
-            how_to_read="Lower is better; 0.7 nats more means half the probability. Level lines mean that masks do not "
-            "disturb it here.",
-            x_label="Masks, or full stops, after the word",
-            points=named_curves(NAME, "count", "after", {what: what for what in (MASKS, FILLERS)}),
-            measures=(in_nats("nll", "Negative log-likelihood of the word (nats)"), Measure("accuracy", "Accuracy")),
-            caption="Line: mean over passages; band: 95 % interval.",
-            spread=True,
-        ),
-    ),
+    sizes={"quick": {"counts": (0, 20, 100)}},
 )
