@@ -150,31 +150,6 @@ def test_the_answer_stands_where_block_offset_says_and_sees_the_masks_of_its_blo
         assert record["confidence"] == pytest.approx(float(p.max()), abs=1e-4)
 
 
-def test_what_tells_rows_apart_is_whole_in_80_columns(tmp_path, capsys, monkeypatch):
-    settings = replace(FEW, probes=("block-offset", "mask-attribution", "points"), points=1).changed("points", clouds=1)
-    (reading,) = read_all([diagnose(block_model(tiny_fast_dllm), settings, tmp_path)])
-
-    def shown(columns):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        print_summary(reading)
-        return capsys.readouterr().out
-
-    narrow, wide = shown(80), shown(120)
-    assert "…" not in narrow + wide and max(map(len, narrow.splitlines())) <= 80
-    for text in (narrow, wide):
-        rows = [" ".join(line.split()) for line in text.splitlines()]
-        for entry in reading.entries("block-offset"):
-            condition = entry["condition"]
-            masks = str(entry["masks"]) if entry["visible"] else f"0 of {entry['masks']} visible"
-            start = f"{condition['after']} {condition['offset']} {masks} {entry['n']} "
-            assert sum(row.startswith(start) for row in rows) == 1, start
-        for probe, name in (("mask-attribution", "tokens"), ("points", "order")):
-            for value in {entry["condition"][name] for entry in reading.entries(probe)}:
-                assert any(row.startswith(f"{value} ") for row in rows), value
-    assert "no room for: in format, in content" in narrow and "no room" not in wide
-    assert wide.count("in content") == 3
-
-
 def test_models_without_blocks_are_not_asked_about_places_in_them(tmp_path):
     model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2056, window=2048)
     run = read_run(diagnose(model, replace(FEW, probes=("mask-count", "block-offset")), tmp_path))

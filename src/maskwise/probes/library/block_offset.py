@@ -1,57 +1,76 @@
-"""block-offset (ours): the answer of a block diffusion model at several places of its block.
+"""Place in the block: does it matter where in its block the answer stands?
 
-Format B, relevant examples and distractors mixed at random, as in mask-count. The prompt is moved on the grid of blocks
-until the answer stands at the offset (probes/blocks.py), with two masks, or with masks to the block's end, as decoding
-shows them. Condition: {"after": "2 masks", "offset": 8}, or "to the end". A shifted model reads the answer at offset 0
-from the block before, and sees none of the masks. Other models have no blocks and are not asked.
+    answer first  R d Q | ? _ _ _
+    half way      R d | Q Q ? _ |
+    answer last   R d | Q Q Q ? |
+
+A block diffusion model sees no token after the block of its answer. The prompts of mask-count are moved on the grid of
+blocks, so that the answer comes first in its block, later, or last: once with two masks, and once with masks to the end
+of the block, as decoding shows them. A model that predicts a token from the position before it reads an answer that
+comes first from the block before, and sees none of the masks. Other models have no blocks and are not asked.
+
+A level line of two masks means that the place in the block does not matter. Where the other line is lower, the masks of
+the rest of the block cost accuracy.
+
+Not in the paper; this probe is ours.
 """
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from maskwise.probes.examples import FEW_SHOT
-from maskwise.probes.probe import Probe, Setup, Variant, first_of_same
-from maskwise.probes.section import Section, named_curves
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import SHARE, Estimate, change, curve, wide
 from maskwise.support.typed import Count
+from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.prompts import Prompt
 
 NAME = "block-offset"
 TWO, TO_THE_END = "2 masks", "to the end"
 
 
-def variants(setup: Setup) -> list[Variant]:
+def ask(setup: Setup, shares: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)) -> Iterator[Questions]:
     block = setup.model.block
     if block is None:
+        return
+    places = sorted({round(share * (block - 1)) for share in shares})
+    masks = {TWO: lambda at: 2, TO_THE_END: lambda at: block - at}
+    asked = [{"after": one, "offset": at} for one in masks for at in places if at + masks[one](at) <= block]
+    for source in few_shot(setup):
+
+        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
+            return ended(setup.asker, source.encoded(point), masks[condition["after"]](condition["offset"]))
+
+        yield Questions(source, with_relevant(source, asked), prompt, source.answer)
+
+
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    right = wide(table, ["after", "offset"])
+    if right.empty:
         return []
-    offsets = sorted({round(share * (block - 1)) for share in setup.own["shares"]})
-    return [
-        Variant(NAME, {"after": after, "offset": at}, open=True, masks=block - at if after == TO_THE_END else 2)
-        for after in (TWO, TO_THE_END)
-        for at in offsets
-        if after == TO_THE_END or at + 2 <= block
-    ]
+    first, last = (right[TWO].columns[end] for end in (0, -1))
+    name = f"accuracy with {TWO} at place {{}} of the block, less at place {first}"
+    moved = [change(name.format(last), right[TWO, last], right[TWO, first])] if last > first else []
+    name = f"accuracy with masks to the end of the block less with {TWO}, at place {first}"
+    return [*moved, change(name, right[TO_THE_END, first], right[TWO, first])]
+
+
+def by_place(table: Table, others: Tables) -> Table:
+    first = table.groupby("after").offset.min()
+    return curve(table, ["after", "offset"], {"correct": SHARE}, lambda one: {"offset": first[one["after"]]})
 
 
 PROBE = Probe(
-    name=NAME,
-    group="context",
-    about="the answer at several places of a block (block diffusion models)",
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[Figure(by_place, "offset", "Place of the answer in its block", series="after", guessing=CHANCE)],
     condition=FEW_SHOT | {"after": str, "offset": Count},
+    needs=frozenset({"blocks"}),
     presets=("default", "full"),
-    variants=variants,
-    each_number=True,
-    parameters={"shares": (0.0, 0.25, 0.5, 0.75, 1.0)},
-    quick={"shares": (0.0, 0.5, 1.0)},
-    only_blocks=True,
-    baseline=first_of_same,
-    sections=(
-        Section(
-            title="Does it matter where in its block the answer stands?",
-            question="A block diffusion model sees no token after the block of its answer. The same prompt is moved on "
-            "the grid of blocks, so that the answer comes first in its block, later, or last, with two masks, or with "
-            "masks to the end of the block.",
-            paper="Not in the paper; this probe is ours.",
-            how_to_read="A level line of two masks means that the place in the block does not matter. Where the other "
-            "line is lower, the masks of the rest of the block take something away.",
-            x_label="Place of the answer in its block",
-            at="place {}",
-            points=named_curves(NAME, "offset", "after", {TWO: "2 masks", TO_THE_END: "masks to the end of the block"}),
-        ),
-    ),
+    sizes={"quick": {"shares": (0.0, 0.5, 1.0)}},
 )
