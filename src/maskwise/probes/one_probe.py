@@ -85,9 +85,10 @@ def estimates(probe: Probe, tables: Tables, first: Tables | None = None) -> list
     numbers = relevant_numbers(table)
     found = []
     for number in numbers:
-        same = {name: of_relevant(other, number) for name, other in others.items()}
-        named = "" if number == numbers[0] else f", {number} example{'s' if number != 1 else ''}"
-        own = probe.metrics(of_relevant(table, number), same)
+        is_main = number == numbers[0]
+        same = {name: of_relevant(other, number, is_main) for name, other in others.items()}
+        named = "" if is_main else f", {number} example{'s' if number != 1 else ''}"
+        own = probe.metrics(of_relevant(table, number, is_main), same)
         found += [replace(one, name=one.name + named) for one in own]
     return found
 
@@ -96,9 +97,12 @@ def relevant_numbers(table: Table) -> list[int | None]:
     """The numbers of relevant examples: the paper's 10 first, then the larger before the smaller."""
     if "relevant" not in table:
         return [None]
-    numbers = sorted((int(one) for one in table.relevant.unique()), key=lambda number: (number != 10, -number))
-    return [*numbers]
+    numbers = sorted((int(one) for one in table.relevant.dropna().unique()), key=lambda number: (number != 10, -number))
+    return [*numbers] or [None]
 
 
-def of_relevant(table: Table, number: int | None) -> Table:
-    return table if number is None or "relevant" not in table else table[table.relevant == number]
+def of_relevant(table: Table, number: int | None, is_main: bool) -> Table:
+    """The answers with so many relevant examples; those that name no number belong to the main one."""
+    if number is None or "relevant" not in table:
+        return table
+    return table[(table.relevant == number) | (is_main & table.relevant.isna())]

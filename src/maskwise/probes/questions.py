@@ -6,10 +6,12 @@ from typing import Any, Protocol
 
 from maskwise.probes.examples import labelled, one_context_per_task
 from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.probe import Answerer, Asker, Item, Setup, Unit, slices
+from maskwise.probes.probe import Answerer, Asker, Item, Setup, Unit
 from maskwise.records.record import Condition, Key, make_key
 from maskwise.tasks.episodes import Episode, Question, blocked, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
+
+POINTS_PER_UNIT = 96  # prepared, sorted by length and asked together; the three rules of a question stay together
 
 
 class Source(Protocol):
@@ -84,23 +86,28 @@ def arranged(episode: Episode, location: int | None, distractors: int | None) ->
     return mixed(fewer) if location is None else blocked(fewer, location)
 
 
-def few_shot(setup: Setup, numbers: Sequence[int] | None = None) -> Iterator[FewShot]:
+def few_shot(
+    setup: Setup, numbers: Sequence[int] | None = None, distractors: int | None = None, afresh: bool | None = None
+) -> Iterator[FewShot]:
     """The questions of every task asked for, with each of these numbers of relevant examples (None: the run's).
 
-    All probes of a run share them, so that equal prompts are asked once."""
+    afresh: a context is drawn for each question; by default for all numbers but the paper's. All probes of a run share
+    them, so that equal prompts are asked once."""
     settings = setup.settings
+    most = settings.distractors if distractors is None else distractors
     for relevant in settings.relevant if numbers is None else numbers:
-        if (settings, relevant) not in setup.few_shot:
-            drawn = episodes(setup, relevant, settings.distractors, settings.points)
-            afresh = not one_context_per_task(relevant)
-            setup.few_shot[settings, relevant] = [
+        fresh = not one_context_per_task(relevant) if afresh is None else afresh
+        key = settings, relevant, most, fresh
+        if key not in setup.few_shot:
+            drawn = episodes(setup, relevant, most, settings.points)
+            setup.few_shot[key] = [
                 FewShot(
                     *(one.task.name, range(settings.points), relevant, setup.asker),
-                    *(one, context_of(setup, one, afresh)),
+                    *(one, context_of(setup, one, fresh)),
                 )
                 for one in drawn
             ]
-        yield from setup.few_shot[settings, relevant]
+        yield from setup.few_shot[key]
 
 
 def ended(
@@ -136,7 +143,7 @@ def units_of_questions(setup: Setup, asked: Iterable[tuple[str, Questions]]) -> 
 
 
 def slices_of(points: Sequence[int]) -> list[Sequence[int]]:
-    return [points[one.start : one.stop] for one in slices(len(points))]
+    return [points[first : first + POINTS_PER_UNIT] for first in range(0, len(points), POINTS_PER_UNIT)]
 
 
 def _maker(setup: Setup, asked: Sequence[tuple[str, Questions]]) -> Callable[..., Iterator[Item]]:

@@ -51,7 +51,8 @@ def _part(group: Group, names_relevant: bool) -> Table:
         evidence = [record.evidence for record in records]
     found |= {COLUMNS.get(name, name): group.column(name) for name in NUMBERS}
     known = set(found)
-    condition = ({"relevant": PAPER_RELEVANT} if names_relevant else {}) | group.condition
+    unnamed = names_relevant and "shots" not in group.condition
+    condition = ({"relevant": PAPER_RELEVANT} if unnamed else {}) | group.condition
     for name, value in condition.items():
         column = f"{name}_found" if name in known else name
         found[column] = pd.Series([value] * len(found["point"]))

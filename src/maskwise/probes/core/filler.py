@@ -1,0 +1,141 @@
+"""Full stops in the place of masks: is it the masks, or just more text?
+
+    R d d R d ... Q A ] . . . . .
+
+If any extra tokens did the harm, full stops would do it too. Format A: they follow the closed bracket, as in the paper.
+Format B is ours: they follow two masks, where the other masks of `mask-count` stood, so that nothing but the kind of the
+tokens differs; full stops or the model's end token. Masks low and full stops level: the masks themselves distract; both
+low: any text does.
+
+The paper (arXiv 2511.21338, probe 6, format A): LLaDA loses only 3 points (Base) and 10 (Instruct) to full stops, far
+less than to masks. Dream: full stops and masks alike.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import UnsetType
+
+from maskwise.probes.blocks import visible_counts
+from maskwise.probes.core.mask_count import NAME as MASK_COUNT
+from maskwise.probes.core.mask_count import few_shots
+from maskwise.probes.examples import FEW_SHOT
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, mean, share, wide
+from maskwise.support.typed import Count
+from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.prompts import filler_id as text_filler_id
+
+NAME = "filler"
+END = "end token"
+CLOSED = 3  # the answer and `].`, which is one token or two
+
+
+def ask(
+    setup: Setup,
+    filler_counts: tuple[int, ...] = (0, 5, 10, 20, 50, 100, 200),
+    after_two_masks: tuple[str, ...] = (".", END),
+    mask_counts: tuple[int, ...] = (2, 5, 10, 20, 50, 100, 200),
+) -> Iterator[Questions]:
+    closed = visible_counts(setup, NAME, filler_counts, other_tokens=CLOSED)
+    asked: list[dict[str, Any]] = [{"filler": setup.settings.filler, "fillers": n, "format": "A"} for n in closed]
+    tokens = {kind: token for kind in after_two_masks if (token := filler_token(setup, kind)) is not None}
+    behind = [k - 2 for k in visible_counts(setup, NAME, mask_counts)] if tokens else []
+    asked += [{"filler": kind, "fillers": n, "format": "B"} for kind in tokens for n in behind]
+    for source in few_shot(setup, [setup.settings.main_relevant]):
+
+        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
+            count, format = condition["fillers"], condition["format"]
+            token = tokens[condition["filler"]] if format == "B" else None
+            return ended(setup.asker, source.encoded(point), 2 if format == "B" else 1, count, token, format)
+
+        yield Questions(source, with_relevant(source, asked), prompt, source.answer)
+
+
+def filler_token(setup: Setup, kind: str) -> int | None:
+    """The token of a filler after two masks; without an end token a note says so."""
+    if kind != END:
+        return text_filler_id(setup.asker.tokenizer, kind)
+    token: int | None = setup.asker.tokenizer.eos_token_id
+    if token is None:
+        setup.note(f"{NAME}: not asked with end tokens, which the tokenizer does not have")
+    return token
+
+
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    """What fillers cost, in each format; and what masks cost beyond them, question by question."""
+    found = []
+    for format in ("A", "B"):
+        for kind, own in table[table.format == format].groupby("filler", sort=False, observed=True):
+            right = wide(own, "fillers")
+            if 0 in right and right.shape[1] > 1:
+                most, where = max(right), "the closed answer" if format == "A" else "two masks"
+                named = kind_in_words(str(kind))
+                found += [
+                    change(f"change of accuracy with {most} {named} after {where}", right[most], right[0]),
+                    *(share(f"accuracy with {n} {named} after {where}", right[n]) for n in (0, most)),
+                ]
+    beyond = beyond_fillers(table, others.get(MASK_COUNT))
+    return found + ([] if beyond is None else [beyond])
+
+
+def beyond_fillers(table: Table, masks: Table | None) -> Estimate | None:
+    """What k masks cost beyond as many fillers, at the largest k with a counterpart: two masks and k - 2 fillers in
+    format B, else k fillers in format A. Several kinds of fillers are averaged."""
+    if masks is None:
+        return None
+    right = wide(few_shots(masks), "masks")
+    for format, own_masks in (("B", 2), ("A", 0)):
+        asked = table[table.format == format]
+        common = [n for n in asked.fillers.unique() if n > 0 and n + own_masks in right]
+        if 2 in right and common and (asked.fillers == 0).any():
+            most = int(max(common))
+            of = wide(asked[asked.fillers.isin((0, most))], ["fillers", "filler"])
+            lost = right[most + own_masks] - right[2] - (of[most].mean(axis=1) - of[0].mean(axis=1))
+            name = f"change with {most + own_masks} masks less that with {most} fillers"
+            return mean(name, lost.dropna(), POINTS, (-2.0, 2.0), claim="below")
+    return None
+
+
+def kind_in_words(kind: str) -> str:
+    return {".": "full stops", END: "end tokens"}.get(kind, f"“{kind}”")
+
+
+def by_fillers(table: Table, others: Tables) -> Table:
+    """Fillers after two masks stand where the other masks stood, so those are counted with them; the masks' own curve
+    is drawn next to them."""
+    import pandas as pd
+
+    listed = curve(table, ["filler", "fillers", "format", "relevant"], {"correct": SHARE, "nll": NATS}, {"fillers": 0})
+    listed["tokens"] = listed.fillers + 2 * (listed.format == "B")
+    behind = listed.format.map({"A": "", "B": "2 masks, then "})
+    listed["series"] = behind + listed.filler.astype(str).map(kind_in_words)
+    listed = listed[listed.measure == "correct"]
+    masks = others.get(MASK_COUNT)
+    if masks is None:
+        return listed
+    same = few_shots(masks)
+    drawn = curve(same[same.relevant.isin(table.relevant)], ["masks"], {"correct": SHARE}, {"masks": 2})
+    return pd.concat([drawn.assign(tokens=drawn.masks, series="masks"), listed])
+
+
+PROBE = Probe(
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[
+        Figure(by_fillers, "tokens", "Masks, or full stops, at the end", series="series", log=True, guessing=CHANCE)
+    ],
+    condition=FEW_SHOT | {"filler": str, "fillers": Count, "format": str | UnsetType},
+    needs=frozenset({"masks"}),
+    presets=("default", "full", "paper"),
+    sizes={
+        "quick": {"filler_counts": (), "after_two_masks": (".",), "mask_counts": (2, 200)},
+        "paper": {"after_two_masks": ()},
+    },
+)

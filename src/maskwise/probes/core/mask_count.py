@@ -1,0 +1,234 @@
+"""Empty masks: do masks behind the question change the answer?
+
+    R d d R d ... Q ? _ _ _ _ _
+
+The same question with more and more masks behind it; only the first mask is the answer, the others state how much room
+follows. A level line is what one would hope for; two masks (the answer's and the closing bracket's) are the baseline.
+Mask tax: mean over k > 2 of (a_2 - a_k) / (a_2 - 1/3), with a_k the accuracy under k masks. Degradation: (max - min) /
+max over all k, biased upwards where masks do nothing. Tuning with the mask-agnostic loss lowers the entropy and keeps
+the confidence level.
+
+With `shots`: relevant examples alone, few and many of them, with few and many masks, over the 16 tasks, clouds of
+points and the data sets given. A point is a task: what more examples gain against what more masks take away. Both share
+one accuracy, whose noise alone makes r negative; the second r takes the two from different questions.
+
+The paper (arXiv 2511.21338, probes 4 and 11, format B): from few masks to 200 LLaDA-Base loses 23 points,
+LLaDA-Instruct 27; Dream-Base loses 6 and Dream-Instruct 8 by about 20 masks, then both stay level. Shots: r is -.15 and
+-.16 for LLaDA, -.21 and -.02 for Dream.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import UnsetType
+
+from maskwise.probes.blocks import visible_counts
+from maskwise.probes.examples import FEW_SHOT
+from maskwise.probes.labelled import Labels, data_examples, given_data, label_prompt, labels_of, tests_that_fit
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Points, Questions, ended, few_shot, with_relevant
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, estimated, mean, ratio, share, wide
+from maskwise.scoring.intervals import correlation
+from maskwise.scoring.scores import least_relative_loss, relative_loss, share_of_skill
+from maskwise.support.typed import Count
+from maskwise.tasks.datasets import READERS, has_labels
+from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.labelled_exercises import Labelled
+from maskwise.tasks.point_clouds import LABELS, SHAPES, arranged, draw_cloud, exercise
+from maskwise.tasks.prompts import Prompt
+
+NAME = "mask-count"
+BASELINE, LARGEST_BLOCK = 2, 32  # masks that a growing canvas may show at a time
+
+Condition = Mapping[str, Any]
+
+
+def ask(
+    setup: Setup,
+    mask_counts: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200),
+    among: int | None = None,
+    shots: tuple[int, ...] = (),
+    extra: tuple[int, ...] = (1, 200),
+    clouds: int = 5,
+) -> Iterator[Questions]:
+    asked = [{"masks": k} for k in visible_counts(setup, NAME, mask_counts)]
+    for source in few_shot(setup):
+
+        def prompt(point: int, condition: Condition, source=source) -> Prompt:
+            return ended(setup.asker, source.encoded(point, distractors=among), condition["masks"])
+
+        yield Questions(source, with_relevant(source, asked), prompt, source.answer)
+    if shots and setup.model.block is None:  # a block diffusion model sees no masks beyond its block
+        by_shots = [{"shots": n, "extra": k} for n in shots for k in extra]
+        yield from rule_questions(setup, by_shots)
+        yield from cloud_questions(setup, by_shots, clouds)
+        yield from data_questions(setup, by_shots)
+
+
+def rule_questions(setup: Setup, conditions: Sequence[Condition]) -> Iterator[Questions]:
+    for shots in dict.fromkeys(one["shots"] for one in conditions):
+        for source in few_shot(setup, [shots], distractors=0, afresh=False):
+
+            def prompt(point: int, condition: Condition, source=source) -> Prompt:
+                return ended(setup.asker, source.encoded(point), 1 + condition["extra"])
+
+            yield Questions(source, [one for one in conditions if one["shots"] == shots], prompt, source.answer)
+
+
+def cloud_questions(setup: Setup, conditions: Sequence[Condition], several: int) -> Iterator[Questions]:
+    """The four shapes; a shape's questions are shared out among its clouds, whose examples stand as they were drawn."""
+    seed, count = setup.settings.seed, setup.settings.points
+    labels, most = labels_of(setup.asker.tokenizer, LABELS), max(one["shots"] for one in conditions)
+    for shape in SHAPES:
+        numbers = range(seed * several, (seed + 1) * several)
+        drawn = [draw_cloud(shape, most, -(-count // several), number) for number in numbers]
+        each = [[exercise(*one) for one in zip(cloud.tests, cloud.test_labels, strict=True)] for cloud in drawn]
+        tests = [test for turn in zip(*each, strict=True) for test in turn][:count]
+
+        def examples(shots: int, point: int, drawn=drawn) -> list[Labelled]:
+            return arranged(drawn[point % len(drawn)], point // len(drawn), "random", shots)
+
+        yield label_questions(setup, shape, conditions, examples, tests, labels)
+
+
+def data_questions(setup: Setup, conditions: Sequence[Condition]) -> Iterator[Questions]:
+    asker, settings = setup.asker, setup.settings
+    shots, most_masks = {one["shots"] for one in conditions}, max(one["extra"] for one in conditions)
+    if missing := [name for name in READERS if name not in setup.data]:
+        setup.note(f"{NAME}: without the paper's {', '.join(missing)}: give them with --data NAME=PATH")
+    for data, labels in given_data(setup, PROBE):
+        shown = {n: data_examples(asker, data, n, settings.seed) for n in shots}
+        longest = setup.model.window - labels.masks - most_masks
+        tests = tests_that_fit(asker, data, shown[max(shots)], settings.points, longest, settings.seed)
+        if len(tests) < settings.points:
+            setup.note(
+                f"{NAME}: {len(tests)} questions of {data.name} fit the context length after {max(shots)} examples"
+            )
+        yield label_questions(setup, data.name, conditions, lambda n, point, shown=shown: shown[n], tests, labels)
+
+
+def label_questions(
+    setup: Setup,
+    task: str,
+    conditions: Sequence[Condition],
+    examples: Callable[[int, int], list[Labelled]],
+    tests: Sequence[Labelled],
+    labels: Labels,
+) -> Questions:
+    """examples: those of so many shots that a point sees."""
+
+    def prompt(point: int, condition: Condition) -> Prompt:
+        """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
+        shown, more = examples(condition["shots"], point), condition["extra"] - 1
+        return label_prompt(setup.asker, shown, tests[point], labels, more=more)[0]
+
+    return Questions(Points(task, range(len(tests))), conditions, prompt)
+
+
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    return [*of_masks(few_shots(table)), *of_shots(table)]
+
+
+def few_shots(table: Table) -> Table:
+    """The answers that are about masks alone."""
+    own = table[table.shots.isna()] if "shots" in table else table
+    return own.astype({"masks": int, "relevant": int})
+
+
+def of_masks(table: Table) -> list[Estimate]:
+    right, nats = wide(table, "masks"), wide(table, "masks", "nll")
+    more = [k for k in right if k > BASELINE]
+    if BASELINE not in right or not more:
+        return []
+    most, two, after = max(more), list(right).index(BASELINE), [at for at, k in enumerate(right) if k > BASELINE]
+    ends = [share(f"accuracy with {k} masks", right[k]) for k in (BASELINE, most)]
+    return [
+        change(
+            f"change of accuracy with {most} masks instead of {BASELINE}", right[most], right[BASELINE], claim="below"
+        ),
+        *ends,
+        ratio("mask tax", right, lambda a: share_of_skill((a[:, [two]] - a[:, after]).mean(1), a[:, two] - CHANCE)),
+        ratio(
+            f"degradation over {', '.join(map(str, right))} masks", right, relative_loss, low_end=least_relative_loss
+        ),
+        mean("nats lost to masks", nats[more].mean(axis=1) - nats[BASELINE]),
+    ]
+
+
+def by_masks(table: Table, others: Tables) -> Table:
+    measures = {"correct": SHARE, "nll": NATS, "confidence": "", "entropy": NATS}
+    return curve(few_shots(table), ["relevant", "masks"], measures, {"masks": BASELINE})
+
+
+def of_shots(table: Table) -> list[Estimate]:
+    """Pearson's r, over tasks, of the gain from more shots and the change from more masks at the most shots."""
+    tasks = by_task(table, {})
+    if tasks.empty:
+        return []
+    name = "correlation, over tasks, of the gain from shots and the change from masks"
+    apart = correlation(tasks.gain_apart.tolist(), tasks.change_apart.tolist())
+    return [
+        estimated(name, correlation(tasks.gain.tolist(), tasks.value.tolist()), len(tasks), "r"),
+        estimated(f"{name}, from different questions", apart, len(tasks), "r"),
+    ]
+
+
+def by_task(table: Table, others: Tables) -> Table:
+    """Of each task: what more shots gain, and the change from more masks at the most shots. `_apart`: the gain from
+    every second question and the change from the others, so that no answer is in both."""
+    import pandas as pd
+
+    asked = table[table.shots.notna()] if "shots" in table else table[:0]
+    if asked.empty or asked.shots.nunique() < 2 or asked.extra.nunique() < 2:
+        return pd.DataFrame()
+    (few, many), (one, most) = ((column.min(), column.max()) for column in (asked.shots, asked.extra))
+    corners = {"few": (few, one), "many": (many, one), "masked": (many, most)}
+    halves = asked.assign(half=asked.point % 2)
+    found = []
+    for task, own in halves.groupby("task", observed=True):
+        at = {name: own[(own.shots == n) & (own.extra == k)] for name, (n, k) in corners.items()}
+        if any(not {0, 1} <= set(corner.half) for corner in at.values()):
+            continue
+        whole = {name: corner.correct.mean() for name, corner in at.items()}
+        even, odd = ({name: c[c.half == half].correct.mean() for name, c in at.items()} for half in (0, 1))
+        row = {"task": task, "gain": whole["many"] - whole["few"], "value": whole["masked"] - whole["many"]}
+        row |= {"gain_apart": even["many"] - even["few"], "change_apart": odd["masked"] - odd["many"]}
+        found.append(row | {"low": None, "high": None, "n": len(own)})
+    return pd.DataFrame(found)
+
+
+def advice(found: Sequence[Estimate]) -> str | None:
+    if not found or found[0].unit != POINTS:
+        return None
+    if found[0].side < 0:
+        return (
+            "--probes mitigations says what each way to decode gives back; generate --canvas growing shows few masks "
+            "at a time; maskwise tune trains the model against them"
+        )
+    return "this run gives no reason to tune the model or to decode with fewer masks in view"
+
+
+PROBE = Probe(
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[
+        Figure(
+            by_masks, "masks", "Masks at the end", "", series="relevant", panel="measure", log=True, guessing=CHANCE
+        ),
+        Figure(by_task, "gain", "Gain from few to many shots", "Change from few to many masks", kind="scatter"),
+    ],
+    condition=FEW_SHOT | dict.fromkeys(("masks", "shots", "extra"), Count | UnsetType),
+    needs=frozenset({"masks"}),
+    presets=("quick", "default", "full", "paper"),
+    sizes={
+        "quick": {"mask_counts": (2, 200), "among": 6, "extra": (1, 100), "clouds": 2},
+        "full": {"shots": (5, 25)},
+        "paper": {"shots": (5, 25)},
+    },
+    takes=has_labels,
+    advice=advice,
+)

@@ -1,0 +1,23 @@
+"""contrast."""
+
+from oracle.kept import curve_rows, of_estimate
+
+GONE = (r".*, differed", r"confidence|entropy", r"skill.*")
+
+
+def rows(tables):
+    from maskwise.probes.library.contrast import BY, by_masks, metrics
+    from maskwise.tasks.contrast_questions import RULES
+
+    table = tables["contrast"]
+    fewest = table.masks.min()
+
+    def baseline(condition):
+        return {"examples": "near"} if condition["examples"] == "far" else {"masks": fewest}
+
+    yield from curve_rows(table, BY, baseline, RULES)
+    assert not by_masks(table, {}).empty
+    for one in metrics(table, {}):
+        for quantity in ("locality", "mask tax"):
+            if one.name.startswith(quantity):
+                yield of_estimate(quantity, {}, one)
