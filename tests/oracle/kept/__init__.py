@@ -52,7 +52,7 @@ def differences_of(probe: str, tables: Mapping[str, Any], wanted: Mapping[str, S
     computed = {identity(one[0], one[1]): one for one in module.rows(tables)} if probe in tables else {}
     for key, row in wanted.items():
         if key not in computed:
-            if not gone.fullmatch(row[1]):
+            if row[4] is not None and not gone.fullmatch(row[1]):
                 yield f"not computed: {row}"
             continue
         before, now = row[4:8], computed[key][2:6]
@@ -103,6 +103,8 @@ def curve_rows(
             if name == "accuracy":
                 yield ["p of change", condition, row["p"], None, None, ...]
         if name == "accuracy":
+            if own.masks_visible.notna().all():
+                yield ["visible", condition, round(own.masks_visible.mean()), None, None, len(own)]
             for mean in MEANS:
                 if own[mean].notna().all():
                     yield [mean, condition, own[mean].mean(), None, None, len(own)]

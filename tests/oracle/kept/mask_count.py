@@ -40,7 +40,7 @@ def rows(tables):
         for quantity, value in (("gain", one["gain"]), ("change", one["value"])):
             yield [f"shots against masks, tasks {one['task']} {quantity}", {}, value, None, None, ...]
     for one, name in zip(of_shots(table), ("together", "apart"), strict=False):
-        yield of_estimate(f"shots against masks, {name} value", {}, one)[:5] + [...]
+        yield [*of_estimate(f"shots against masks, {name} value", {}, one)[:5], ...]
 
 
 def changes(condition, here, before):

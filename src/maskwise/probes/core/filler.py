@@ -2,10 +2,10 @@
 
     R d d R d ... Q A ] . . . . .
 
-If any extra tokens did the harm, full stops would do it too. Format A: they follow the closed bracket, as in the paper.
-Format B is ours: they follow two masks, where the other masks of `mask-count` stood, so that nothing but the kind of the
-tokens differs; full stops or the model's end token. Masks low and full stops level: the masks themselves distract; both
-low: any text does.
+If any extra tokens did the harm, full stops would do it too. Format A: they follow the closed bracket, as in the
+paper. Format B is ours: they follow two masks, where the other masks of `mask-count` stood, so that nothing but the
+kind of the tokens differs; full stops or the model's end token. Masks low and full stops level: the masks themselves
+distract; both low: any text does.
 
 The paper (arXiv 2511.21338, probe 6, format A): LLaDA loses only 3 points (Base) and 10 (Instruct) to full stops, far
 less than to masks. Dream: full stops and masks alike.
