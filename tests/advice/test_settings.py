@@ -14,7 +14,8 @@ from maskwise.cli import app
 from maskwise.cli.decoding import decoding_options
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.lm_eval.model import decoding_options as lm_eval_options
-from maskwise.probes.library.confidence import threshold_advice
+from maskwise.probes.library.confidence import HELD, TAU, advice
+from maskwise.scoring.estimates import Estimate
 from maskwise.support.errors import UserError
 
 SPACES = [SearchSpace(), EMBEDDED_SPACE, SearchSpace(max_new_tokens=64, rules=("random", "klass:tau=0.8:eps=0.02"))]
@@ -116,12 +117,12 @@ def test_a_model_with_blocks_of_its_own_searches_those_and_what_divides_them():
 def test_the_threshold_that_the_probe_confidence_advises_is_taken_by_advise_and_if_shown_by_generate(
     verified_low, shown
 ):
-    measured = {"threshold": 0.63, "verified": 0.95, "verified_low": verified_low, "verified_high": 0.97}
-    measured["verified_on"] = 32
-    line = threshold_advice({**measured, "above": 0.68})
-    rules = tuple(re.search(r"maskwise advise --rules ([^\s)]+)", line)[1].split(","))
-    found = settings_in(SearchSpace(max_new_tokens=8, blocks=(8,), rules=rules))
-    (one,) = [setting for setting in found if setting.options.rule == "threshold"]
-    assert one.options.parameters == {"tau": 0.63}
+    held = Estimate(HELD, 0.95, verified_low, 0.97, 32, against=0.9, claim="above")
+    line = advice([Estimate(TAU, 0.63), held])
     decode = "--rule threshold --parameter tau=0.63"
-    assert decode in one.command("m") and ("--rule threshold" in line) == (decode in line) == shown
+    assert ("--rule threshold" in line) == (decode in line) == shown
+    if not shown:
+        rules = tuple(re.search(r"maskwise advise --rules (\S+)", line)[1].split(","))
+        found = settings_in(SearchSpace(max_new_tokens=8, blocks=(8,), rules=rules))
+        (one,) = [setting for setting in found if setting.options.rule == "threshold"]
+        assert one.options.parameters == {"tau": 0.63} and decode in one.command("m")

@@ -4,12 +4,11 @@ import re
 from itertools import pairwise
 from types import SimpleNamespace
 
-import msgspec
 import numpy as np
 import pytest
 import torch
 
-from helpers.known import shipped_tokenizer, with_parameters
+from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
 from maskwise.probes.answers.commits import LEVELS, watch_commits
 from maskwise.probes.answers.looks import Looks
@@ -17,17 +16,32 @@ from maskwise.probes.known_tokens import (
     GUESSING,
     SKILL,
     KnownSequence,
-    by_source,
     known_prompt,
-    pooled,
-    sources_in_words,
+    of_able_sources,
+    source_skills,
 )
-from maskwise.probes.library.confidence import COMMITS, MASKED, _apart, _nine_of_ten, judged, threshold_advice
+from maskwise.probes.library.confidence import (
+    HELD,
+    LATE,
+    TAU,
+    advice,
+    by_share,
+    by_source,
+    diagram,
+    gaps,
+    metrics,
+    ranking,
+    scored,
+    settings,
+)
 from maskwise.probes.library.trajectory import _last_steps, looked
 from maskwise.probes.library.trajectory import measures as looked_measures
 from maskwise.probes.section import Entry
 from maskwise.records.record import Record
+from maskwise.records.table import table_of
+from maskwise.scoring.estimates import POINTS, Estimate
 from maskwise.scoring.power import smallest_detectable
+from maskwise.scoring.reliability import FEWEST, TEMPERATURES
 from maskwise.tasks.markov_source import small_chain
 
 CHAIN = small_chain()
@@ -65,13 +79,20 @@ def watched(request):
 
 def test_exact_posteriors_are_calibrated_and_log_odds_times_two_give_temperature_two(watched):
     power, records = watched
-    for of in (COMMITS, MASKED):
-        found = judged(records, of)
-        assert found["temperature_low"] < power < found["temperature_high"]
+    table = table_of(records, names_relevant=False)
+    for one in scored(table):
+        gap, (_, error, _), temperature = gaps(one)[0], ranking(one), settings(one)[0]
+        assert temperature.low < power < temperature.high
         if power == 1.0:
-            assert found["error_low"] == 0 and found["gap_low"] < 0 < found["gap_high"]
+            assert error.low == 0 and gap.side == 0
         else:
-            assert found["error_low"] > 0.03 and found["gap_low"] > 0.03
+            assert error.low > 0.03 and gap.low > 0.03
+    found = metrics(table, {})
+    assert found[0].name == "commits, random: confidence less share right" and found[0].n == 60
+    assert len({one.name for one in found}) == len(found)
+    for drawn in (diagram(table, {}), by_share(table, {})):
+        assert set(drawn.of) == {"commits", "masked positions"} and (drawn.low <= drawn.value).all()
+    assert by_share(table, {}).n.sum() == 60 * (10 + 24) and diagram(table, {}).n.min() >= FEWEST
 
 
 def test_commits_and_all_masked_positions_are_watched_with_the_share_still_masked(watched):
@@ -177,12 +198,10 @@ def test_known_sequences_hold_their_right_tokens(tmp_path):
     from maskwise.tasks.words import load_words
 
     tokenizer = shipped_tokenizer()
-    settings = with_parameters(QUICK, confidence={"questions": 2})
     asker = Asker(tokenizer, tokenizer.mask_token_id, 0)
-    own = settings.parameters["confidence"]
-    setup = Setup(tiny_llada(), asker, settings, load_words(), load_text(), {}, [], own)
+    setup = Setup(tiny_llada(), asker, QUICK, load_words(), load_text(), {}, [])
     setup.model.window = 512
-    found = known_sequences(setup, "confidence")
+    found = known_sequences(setup, "confidence", 2)
     assert list(found) == ["embedded", "copy", "recall", "markov"] and not setup.notes
     copied = tokenizer.decode(found["copy"][0].ids).splitlines()
     assert copied[-1].removeprefix("Copied:") == copied[-2].removeprefix("Copy:")
@@ -198,102 +217,61 @@ def test_known_sequences_hold_their_right_tokens(tmp_path):
     assert len(after) <= CHAIN.states and max(map(len, after.values())) <= 3  # one on, two on, back to the first
 
 
-def gap_of(early, late):
-    listed = [
-        {"share": share, "gap": gap, "gap_low": gap - 0.05, "gap_high": gap + 0.05}
-        for share, gap in (("over 3/4", early), ("1/4 to 1/2", late))
-    ]
-    share = {"right": 0.78, "sure": 0.75, "gap": 0.0, "gap_low": -0.03, "gap_high": 0.03, "by_share": listed}
-    return share | {"bins": [{"sure": 0.95, "right": 0.97, "low": 0.9, "high": 0.99}]}
+def late_and_held(late, held):
+    """Estimates of a threshold that was verified on 32 questions, and of its late commits."""
+    gap = Estimate(LATE, late, late - 0.05, late + 0.05, 32, POINTS)
+    return [gap, Estimate(TAU, 0.63), Estimate(HELD, held, held - 0.04, held + 0.04, 32, against=0.9, claim="above")]
 
 
-def test_opposite_gaps_that_cancel_are_said_in_the_heading_and_are_no_calibration():
-    (line,) = _nine_of_ten(gap_of(-0.187, 0.13), "commits")
-    assert line.startswith(
-        "97\u00a0% of commits at a confidence of 0.9 or more are right (90 to 99\u00a0%). Over commits of all"
-    )
-    assert line.endswith(
-        "confidence is 18.7 points below the share right early (over 3/4 masked) and 13.0 points above it late (1/4 to "
-        "1/2 masked)"
-    )
-    verdict = _apart(gap_of(-0.187, 0.13))
-    assert "partly cancel in this average" in verdict and "calibrated" not in verdict
-    (level,) = _nine_of_ten(gap_of(0.01, 0.02), "commits")
-    assert level.endswith("99\u00a0%)") and "calibrated on average" in _apart(gap_of(0.01, 0.02))
+def test_a_threshold_is_advised_where_nine_of_ten_is_shown_and_late_commits_are_not_overconfident():
+    decode, compare = "--rule threshold --parameter tau=0.63", "threshold:tau=0.63"
+    assert decode in advice(late_and_held(-0.1, 0.95)) and decode in advice(late_and_held(0.04, 0.95)[1:])
+    for late, held in ((0.1, 0.95), (-0.1, 0.92)):  # overconfident late; not yet shown
+        assert compare in advice(late_and_held(late, held)) and decode not in advice(late_and_held(late, held))
+    assert "--points" in advice(late_and_held(-0.1, 0.8))
+    assert "--points" in advice([Estimate(TAU, 0.63), Estimate(HELD, None)])
+    assert advice([Estimate(TAU, None, why="never"), Estimate(HELD, None)]) == "commit one token per step: never"
+    assert advice([]) is None
 
 
-def test_a_gap_that_is_shown_is_said_alone_too_and_contradicts_no_other_verdict():
-    (early,) = _nine_of_ten(gap_of(-0.175, 0.04), "commits")
-    assert early.endswith(
-        "all confidences the mean confidence is 17.5 points below the share right early (over 3/4 masked)"
-    )
-    of = gap_of(-0.133, 0.04)
-    under = _apart({**of, "gap": -0.07, "gap_low": -0.12, "gap_high": -0.02})
-    assert "underconfident on average; whether by 5 points or more is not shown" in under
-    assert under.endswith("(confidence minus share right: \u22127.0\u00a0points (\u221212.0 to \u22122.0))")
-    assert "75\u00a0%, underconfident on average (conf" in _apart(
-        {**of, "gap": -0.1, "gap_low": -0.14, "gap_high": -0.06}
-    )
-    assert "not shown to be over- or under" in _apart({**of, "gap": -0.05, "gap_low": -0.11, "gap_high": 0.01})
-
-
-def test_a_threshold_is_not_advised_before_nine_of_ten_is_shown_or_where_late_commits_are_overconfident():
-    measured = {"threshold": 0.63, "verified": 0.92, "verified_low": 0.84, "verified_high": 0.97, "verified_on": 32}
-    early, late = gap_of(-0.1, 0.192)["by_share"]
-    withheld = threshold_advice({**measured, "above": 0.68}, late)
-    assert withheld.startswith(
-        "what to do: compare the candidate tau=0.63 on your questions before you use it (maskwise"
-    )
-    assert "+19.2\u00a0points (14.2 to 24.2)" in withheld and "nine of ten is not yet shown" in withheld
-    level = threshold_advice({**measured, "above": 0.68}, {**late, "gap_low": -0.02})
-    assert level.startswith("what to do: compare the candidate tau=0.63") and "late commits" not in level
-    advised = threshold_advice({**measured, "verified_low": 0.91, "above": 0.68}, early)
-    assert advised.startswith(
-        "what to do: decode with --rule threshold --parameter tau=0.63. 92\u00a0% of the predictions"
-    )
-    assert "nine of ten is shown" in advised and "68\u00a0% of the masked positions are that confident" in advised
-    missed = threshold_advice({**measured, "verified": 0.8, "verified_high": 0.88, "above": 0.68})
-    assert missed.startswith("what to do: ask more questions") and "nine of ten is not reached" in missed
-    unchecked = threshold_advice({"threshold": 0.63, "verified": None, "verified_low": None, "verified_high": None})
-    assert unchecked.endswith("ask more questions (--points); too few predictions reach tau=0.63 to check it")
-
-
-def skill_records(right, condition="rule"):
+def answers_of_sources(right):
     """`right`: of each source, how many of 12 sequences of the check the model answers."""
-    return [
-        Record(model="", probe="confidence", task=source, point=point, condition={condition: kind}, masks=1,
-               predicted="", answer="", correct=point < count, evidence={} if kind == SKILL else {"sure": [0.5]})
-        for source, count in right.items() for point in range(12) for kind in ("random", SKILL)
-    ]  # fmt: skip
+    nll = [0.0] * len(TEMPERATURES)
+    looked = {"sure": [0.5], "right": [1], "share": [1.0], "nll": nll}
+    found = looked | {f"all_{name}": values for name, values in looked.items()}
+    return table_of(
+        [
+            Record(model="", probe="confidence", task=source, point=point, condition={"rule": rule}, masks=1,
+                   predicted="", answer="", correct=point < count, evidence={} if rule == SKILL else found)
+            for source, count in right.items() for point in range(12) for rule in ("random", SKILL)
+        ], names_relevant=False)  # fmt: skip
 
 
-def test_sources_that_the_model_cannot_do_on_other_sequences_are_left_out_and_named():
-    records = skill_records({"embedded": 11, "copy": 3, "recall": 12})
-    assert {one.task for one in pooled(records)} == {"embedded", "recall"}
-    assert all(one.condition["rule"] == "random" for one in pooled(records))
+def test_sources_that_the_model_cannot_do_on_other_sequences_are_left_out_and_listed():
+    table = answers_of_sources({"embedded": 11, "copy": 3, "recall": 12})
+    kept = of_able_sources(table)
+    assert set(kept.task) == {"embedded", "recall"} and set(kept.rule) == {"random"}
     # What is scored decides nothing: the same check with all scored answers wrong gives the same pool.
-    spoiled = [msgspec.structs.replace(one, correct=one.correct and not one.evidence) for one in records]
-    assert {one.task for one in pooled(spoiled)} == {"embedded", "recall"}
-    line, each = sources_in_words(by_source(records, {"rule": "random"}, lambda group: {}), "x", lambda one: "y")
-    assert line.startswith("figures are over embedded, recall; left out")
-    assert line.endswith("copy (3 of 12 right; guessing 25\u00a0%)")
-    assert each == "x, source by source: embedded y; copy y; recall y"
+    spoiled = table.assign(correct=table.correct.where(table.rule == SKILL, 0.0))
+    assert set(of_able_sources(spoiled).task) == {"embedded", "recall"}
+    listed = by_source(table, {}).set_index("source")
+    assert listed.pooled.to_dict() == {"embedded": True, "copy": False, "recall": True}
+    assert tuple(listed.loc["copy", ["right in check", "checked", "guessing"]]) == (3, 12, 0.25)
+    assert {one.n for one in metrics(table, {})} <= {24, 12}  # two sources; a half for the threshold
 
 
-def test_a_model_that_can_do_no_source_is_scored_on_all_and_the_page_says_so():
-    records = skill_records({"embedded": 4, "markov": 2})
-    assert {one.task for one in pooled(records)} == {"embedded", "markov"}
-    line, _ = sources_in_words(by_source(records, {"rule": "random"}, lambda group: {}), "x", lambda one: "y")
-    assert line.startswith("the model is not shown to do better than guessing on any source")
-    assert "--data prompts=FILE" in line
+def test_a_model_that_can_do_no_source_is_scored_on_all():
+    table = answers_of_sources({"embedded": 4, "markov": 2})
+    assert set(of_able_sources(table).task) == {"embedded", "markov"}
+    assert not any(skill.shown for skill in source_skills(table).values())
+
+
+def test_runs_without_the_check_pool_all_sources():
+    table = answers_of_sources({"embedded": 11, "copy": 3})
+    asked = table[table.rule != SKILL]
+    assert len(of_able_sources(asked)) == 24 and by_source(asked, {}).pooled.all()
+    assert metrics(table[table.rule == SKILL].dropna(axis=1), {}) == []
 
 
 def test_guessing_on_the_markov_source_is_its_commonest_word():
     assert GUESSING["markov"] == pytest.approx(float(CHAIN.stationary.max()), abs=1e-4)
-
-
-def test_runs_without_the_check_pool_all_sources():
-    records = [one for one in skill_records({"embedded": 11, "copy": 3}) if one.evidence]
-    assert pooled(records) == records
-    found = by_source(records, {"rule": "random"}, lambda group: {})
-    assert sources_in_words(found, "x", lambda one: "y") == ["x, source by source: embedded y; copy y"]

@@ -75,9 +75,9 @@ class AskedSet:
         return max(len(one.answer_ids) for one in self.questions)
 
 
-def asked_sets(setup: Setup) -> list[AskedSet]:
+def asked_sets(setup: Setup, questions: int | None = None) -> list[AskedSet]:
     """The data sets given, at most `questions` of each, else the embedded ones, in turn from every task."""
-    most = min(setup.settings.points, setup.own["questions"])
+    most = min(setup.settings.points, setup.own["questions"] if questions is None else questions)
     given = [found for name, found in setup.data.items() if name in CHECKED and isinstance(found, Checkable)]
     sets: list[tuple[str, Sequence[Labelled], str]] = [(one.name, one.tests[:most], one.check) for one in given]
     sets = sets or [(EMBEDDED, _embedded(setup.settings.seed, most), EMBEDDED_PATTERN)]

@@ -9,7 +9,7 @@ A user's questions (--data prompts=, gsm8k=) take the place of all of them. An a
 right answer has tokens, so that every position has one right token.
 
 A source that the model cannot do says nothing about its decoding. So the model is also asked for the first token of as
-many other sequences of each source, in one pass (`skill_units`): these decide which sources are pooled, and nothing
+many other sequences of each source, in one pass (`check_sequences`): these decide which sources are pooled, and nothing
 else is measured on them. A user's questions are always pooled.
 """
 
@@ -21,14 +21,13 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from maskwise.probes.checked import asked_sets
-from maskwise.probes.probe import Answerer, Setup, Unit, units_for
-from maskwise.records.record import Condition, Evidence, FieldTypes, ProbeFields, Record, struct_of
-from maskwise.scoring.claims import LEVEL
-from maskwise.scoring.intervals import by_task
-from maskwise.scoring.numbers import percent
+from maskwise.probes.probe import Answerer, Setup
+from maskwise.probes.questions import Points, Questions
+from maskwise.records.record import Condition, FieldTypes, ProbeFields, struct_of
+from maskwise.records.table import Table
+from maskwise.scoring.estimates import LEVEL
 from maskwise.scoring.skill import Skill, task_skill
 from maskwise.support.errors import UserError
-from maskwise.support.grouping import grouped
 from maskwise.support.randomness import python_random, seed_of, torch_generator
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
 from maskwise.tasks.episodes import CHANCE
@@ -73,31 +72,32 @@ def known_prompt(known: KnownSequence, mask_id: int, number: int) -> KnownPrompt
     return KnownPrompt(ids, known.asked[0], known.right[0], len(known.asked), known=known, number=number)
 
 
-def known_units(
+def known_questions(
     setup: Setup,
-    probe: str,
     source: str,
     listed: Sequence[KnownSequence],
     condition: Condition,
-    answer: Answerer | None = None,
+    answering: Answerer | None = None,
     cost: int = 1,
-) -> list[Unit]:
+) -> Questions:
     """The sequences of a source under one condition, with all their asked places masked."""
-    asker = setup.asker
 
-    def made(point: int, _: Condition) -> tuple[Prompt, str]:
-        known = listed[point]
-        return known_prompt(known, asker.mask, point), asker.tokenizer.decode(known.right)
+    def prompt(point: int, _: Mapping[str, Any]) -> Prompt:
+        return known_prompt(listed[point], setup.asker.mask, point)
 
-    return units_for(probe, source, len(listed), [condition], made, answer, cost)
+    def answer(point: int) -> str:
+        text: str = setup.asker.tokenizer.decode(listed[point].right)
+        return text
+
+    return Questions(Points(source, range(len(listed))), [condition], prompt, answer, answering, cost)
 
 
-def known_sequences(setup: Setup, probe: str) -> dict[str, list[KnownSequence]]:
+def known_sequences(setup: Setup, probe: str, questions: int) -> dict[str, list[KnownSequence]]:
     """The sequences of each source, at most `questions` of each; a source that the model cannot be asked is noted."""
-    count = min(setup.settings.points, setup.own["questions"])
+    count = min(setup.settings.points, questions)
+    found = dict(_of_questions(setup, questions))
     if any(name in CHECKED for name in setup.data):
-        return {name: listed[:count] for name, listed in _of_questions(setup)}
-    found = dict(_of_questions(setup))
+        return found
     for name, draw in ((COPY, _copies), (RECALL, _recalls), (MARKOV, _markov_lines)):
         try:
             found[name] = list(map(draw(setup), range(count)))
@@ -113,8 +113,8 @@ def _fitting(setup: Setup, probe: str, name: str, listed: list[KnownSequence]) -
     return kept
 
 
-def _of_questions(setup: Setup) -> Iterator[tuple[str, list[KnownSequence]]]:
-    for asked in asked_sets(setup):
+def _of_questions(setup: Setup, questions: int) -> Iterator[tuple[str, list[KnownSequence]]]:
+    for asked in asked_sets(setup, questions):
         ids = [((*one.ids, *one.answer_ids), len(one.ids)) for one in asked.questions]
         yield asked.name, [KnownSequence(listed, tuple(range(start, len(listed)))) for listed, start in ids]
 
@@ -122,30 +122,30 @@ def _of_questions(setup: Setup) -> Iterator[tuple[str, list[KnownSequence]]]:
 # Which sources are pooled
 
 
-def skill_units(setup: Setup, probe: str, condition: Condition) -> Iterator[Unit]:
-    """The first token of other sequences of each source, predicted in one pass with the whole answer masked."""
+def check_sequences(setup: Setup, probe: str, questions: int) -> dict[str, list[KnownSequence]]:
+    """Other sequences of each source; none of a user's questions."""
     if any(name in CHECKED for name in setup.data):
-        return
+        return {}
     other = replace(setup, settings=replace(setup.settings, seed=seed_of(SKILL, setup.settings.seed)))
-    for source, listed in known_sequences(other, probe).items():
-        yield from known_units(setup, probe, source, listed, condition)
+    return known_sequences(other, probe, questions)
 
 
-def source_skills(records: Sequence[Record]) -> dict[str, Skill]:
+def source_skills(table: Table) -> dict[str, Skill]:
     """Of each source, whether the model is shown to do better than guessing; empty in runs without the check."""
-    right = by_task((record.task, record.correct) for record in records if _is_check(record))
+    right = table[table.rule == SKILL].groupby("task", observed=True).correct.agg(["sum", "size"])
     level = LEVEL / max(1, len(right))  # Bonferroni: a guesser passes in any source in 5 % of the runs
     return {
-        source: task_skill(int(found.sum()), len(found), GUESSING.get(source, 0.0), level=level)
-        for source, found in right.items()
+        str(source): task_skill(int(sum_right), int(n), GUESSING.get(str(source), 0.0), level=level)
+        for source, sum_right, n in right.itertuples()
     }
 
 
-def pooled(records: Sequence[Record]) -> list[Record]:
-    """The records that are scored: of the sources that the model can do, or of all where it can do none."""
-    kept = [record for record in records if record.evidence and not _is_check(record)]
-    unable = {source for source, skill in source_skills(records).items() if not skill.shown}
-    return [record for record in kept if record.task not in unable] or kept
+def of_able_sources(table: Table) -> Table:
+    """The answers of the sources that the model can do, or of all where it can do none."""
+    asked = table[table.rule != SKILL]
+    unable = [source for source, skill in source_skills(table).items() if not skill.shown]
+    kept = asked[~asked.task.isin(unable)]
+    return asked if kept.empty else kept
 
 
 class _AllOrNone(ProbeFields, frozen=True, kw_only=True):
@@ -156,54 +156,11 @@ class _AllOrNone(ProbeFields, frozen=True, kw_only=True):
 
 
 def known_evidence(types: FieldTypes) -> type[ProbeFields]:
-    """The evidence of confidence: none of these fields in a record of the check, all of them in any other."""
+    """None of these fields in a record of the check, all of them in any other."""
     return struct_of({name: kind | UnsetType for name, kind in types.items()}, _AllOrNone)
 
 
-def _is_check(record: Record) -> bool:
-    return SKILL in record.condition.values()
-
-
-def by_source(
-    records: Sequence[Record], condition: Condition, measured: Callable[[Sequence[Record]], Evidence]
-) -> dict[str, Evidence]:
-    """What is measured of each source under one condition, and whether the model can do the source."""
-    skills = source_skills(records)
-    groups = grouped((one.task, one) for one in records if one.evidence and one.condition == condition)
-    return {source: measured(group) | {SKILL: skills.get(source)} for source, group in groups.items()}
-
-
-def able_sources(found: Mapping[str, Evidence]) -> list[str]:
-    return [source for source, one in found.items() if one[SKILL] is None or one[SKILL].shown]
-
-
-def scored_in_words(found: Mapping[str, Evidence]) -> str:
-    """`scored: embedded, recall; ` where a source (`by_source`) is left out."""
-    able = able_sources(found)
-    return f"scored: {', '.join(able)}; " if 0 < len(able) < len(found) else ""
-
-
-def sources_in_words(
-    found: Mapping[str, Evidence], what: str, measured: Callable[[Mapping[str, Any]], str]
-) -> list[str]:
-    """Which of several sources are pooled, which are left out and why, and what was measured of each."""
-    if len(found) < 2:
-        return []
-    able, each = able_sources(found), "; ".join(f"{source} {measured(one)}" for source, one in found.items())
-    out = ", ".join(
-        f"{source} ({one[SKILL].right} of {one[SKILL].n} right; guessing {percent(one[SKILL].guessing)})"
-        for source, one in found.items()
-        if source not in able
-    )
-    lines = [f"{what}, source by source: {each}"]
-    if able:
-        why = "left out, because the model is not shown to do better than guessing on other sequences of that source"
-        return [f"figures are over {', '.join(able)}; {why}: {out}", *lines] if out else lines
-    warning = (
-        f"the model is not shown to do better than guessing on any source, {out}; the figures are over all of them "
-        "and say little about its decoding: ask your own questions (--data prompts=FILE)"
-    )
-    return [warning, *lines]
+# The sources
 
 
 def _short_words(setup: Setup) -> list[str]:
