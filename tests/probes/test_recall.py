@@ -6,24 +6,15 @@ import pytest
 
 import maskwise as mw
 from helpers.known import SMALL, with_parameters
-from helpers.recalling import (
-    no_value,
-    pair_before,
-    recalling_model,
-    recalls_what_it_sees,
-)
+from helpers.recalling import no_value, pair_before, recalling_model, recalls_what_it_sees
 from helpers.records import record as plain_record
 from helpers.same_records import assert_same_records, sampled_again
-from maskwise.probes.recall_scores import ERRORS, NO_VALUE, recall_locality
-from maskwise.probes.summary import summarise
+from maskwise.probes.library.recall import ERRORS, NO_VALUE, by_distance, by_error, metrics
 from maskwise.records.folder import read_run
-from maskwise.report.pages.page import write_page
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
-from maskwise.report.words.sentences import opening
+from maskwise.records.table import table_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
-from maskwise.scoring.scores import NO_SKILL, null_score
+from maskwise.scoring.scores import NO_SKILL
 
 PAIRS, POINTS = 16, 24
 ASKED = with_parameters(
@@ -34,15 +25,11 @@ NEAR_TOKENS = 90  # holds the pairs that count as near, and none of the other ha
 
 
 def recalled(folder, reply, settings=ASKED, **model):
-    return summarise(read_run(diagnose(recalling_model(reply, **model), settings, folder)))
+    return mw.read_run(diagnose(recalling_model(reply, **model), settings, folder)).table("recall")
 
 
-def by_condition(summary, **fixed):
-    return {
-        tuple(value for name, value in entry["condition"].items() if name not in fixed): entry
-        for entry in summary["probes"]["recall"]
-        if fixed.items() <= entry["condition"].items()
-    }
+def estimates(table):
+    return {one.name: one for one in metrics(table, {})}
 
 
 def test_every_preset_asks_it():
@@ -51,116 +38,92 @@ def test_every_preset_asks_it():
     assert QUICK.parameters["recall"]["mask_counts"] == (2,)
 
 
-def test_seeing_only_what_is_near_is_full_recall_locality(tmp_path):
-    summary = recalled(tmp_path, recalls_what_it_sees, sees=NEAR_TOKENS)
-    score = summary["scores"]["recall_locality"]
-    assert score["value"] == pytest.approx(1, abs=1.5 / PAIRS) and 0.7 < score["low"] <= 1 <= score["high"]
-    for question in ("right", "left"):
-        entries = by_condition(summary, question=question)
-        assert {entry["accuracy"] for (distance, *_), entry in entries.items() if distance == "near"} == {1.0}
-        assert max(entry["accuracy"] for (distance, *_), entry in entries.items() if distance != "near") < 0.2
-    far = by_condition(summary, question="right", distance="far", fillers=0)[2,]
-    assert far["paired"]["baseline"] == {"question": "right", "distance": "near", "masks": 2, "fillers": 0}
-    assert far["paired"]["difference"] < -0.8 and far["between"] == PAIRS - 1 and far["chance"] == 1 / PAIRS
+def test_seeing_only_what_is_near_is_full_locality(tmp_path):
+    table = recalled(tmp_path, recalls_what_it_sees, sees=NEAR_TOKENS)
+    found = estimates(table)
+    lost = found["accuracy with a far pair less a near one"]
+    assert lost.value < -0.8 and lost.side == -1 and lost.n == POINTS
+    locality = found["locality"]
+    assert locality.value == pytest.approx(1, abs=1.5 / PAIRS) and 0.7 < locality.low <= 1 <= locality.high
+    curves = by_distance(table, {})
+    near = curves.distance == "near"
+    assert set(curves.question) == {"right", "left"} and set(curves.value[near]) == {1.0}
+    assert curves.value[~near].max() < 0.2 and (curves.change[~near] < -0.8).all()
+    assert set(curves.between[curves.distance == "far"]) == {PAIRS - 1}
+    assert list(curves.asked.unique()) == ["2 masks", "5 masks", "2 masks, 3 full stops", "question first"]
     # sure of another pair's value: all that is lost is content (a logit of 50 against 0 where it is wrong)
-    nats = summary["scores"]["recall_nats"]
-    assert nats["value"] == nats["choice"]["value"] > 40 and nats["allowed"]["value"] == pytest.approx(0, abs=1e-6)
-    shares = {kind: found["share"] for kind, found in far["errors"].items()}
-    assert far["accuracy"] + sum(shares.values()) == pytest.approx(1) and shares[NO_VALUE] == 0
-    assert shares["more than 5 pairs away"] > 0.4  # its guesses are spread over the list
+    nats, choice = found["nats lost to distance"], found["nats of the choice lost to distance"]
+    assert nats.value == pytest.approx(choice.value) and choice.value > 40
+    assert found["nats of the format lost to distance"].value == pytest.approx(0, abs=1e-6)
+    kinds = by_error(table, {}).query("distance == 'far'").set_index("error").value
+    assert found["accuracy with a far pair"].value + kinds.sum() == pytest.approx(1) and kinds[NO_VALUE] == 0
+    assert kinds["more than 5 pairs away"] > 0.4  # its guesses are spread over the list
+    assert found["value of another pair instead of a far one"].value == pytest.approx(kinds.sum())
 
 
-def test_reading_everything_is_no_recall_locality(tmp_path):
-    summary = recalled(tmp_path, recalls_what_it_sees)
-    assert summary["scores"]["recall_locality"]["value"] == 0
-    entries = summary["probes"]["recall"]
-    assert len(entries) == 3 * (2 + 1 + 1) and {entry["accuracy"] for entry in entries} == {1.0}
-    assert {entry["n"] for entry in entries} == {POINTS}
-    assert all(entry["nll"] == pytest.approx(0, abs=1e-6) for entry in entries)
-    assert all(found["share"] == 0 for entry in entries for found in entry["errors"].values())
-    assert summary["scores"]["recall_nats"]["value"] == pytest.approx(0, abs=1e-6)
+def test_reading_everything_is_no_locality(tmp_path):
+    table = recalled(tmp_path, recalls_what_it_sees)
+    found, curves = estimates(table), by_distance(table, {})
+    assert found["locality"].value == 0 and found["accuracy with a far pair less a near one"].side == 0
+    assert len(curves) == 3 * (2 + 1 + 1) and set(curves.value) == {1.0} and set(curves.n) == {POINTS}
+    assert table.nll.max() == pytest.approx(0, abs=1e-6)
+    assert set(by_error(table, {}).value) == {0.0}
+    assert found["nats lost to distance"].value == pytest.approx(0, abs=1e-6)
 
 
-def test_the_score_counts_the_question_last_alone():
+def test_the_question_last_alone_counts():
     right = {("right", "near"): 10, ("right", "far"): 5, ("left", "near"): 6, ("left", "far"): 0}
     records = [
         plain_record(
             task="pairs",
             point=point,
             correct=point < count,
-            evidence={"pairs": 10},
+            evidence={"pairs": 10, "between": 3, "offset": None},
             condition={"question": question, "distance": distance, "masks": 2, "fillers": 0},
         )
         for (question, distance), count in right.items()
         for point in range(10)
     ]
-    assert recall_locality(records)["value"] == pytest.approx((1 - 0.5) / (1 - 0.1))
-    last = [record for record in records if record["condition"]["question"] == "right"]
-    assert recall_locality(last) == recall_locality(records)
-    assert recall_locality([record for record in records if record not in last])["value"] is None
-    assert recall_locality([record for record in last if record["condition"]["distance"] == "far"])["value"] is None
+    table = table_of(records, False)
+    assert estimates(table)["locality"].value == pytest.approx((1 - 0.5) / (1 - 0.1))
+    last = table[table.question == "right"]
+    assert metrics(last, {}) == metrics(table, {})
+    assert metrics(table[table.question == "left"], {}) == [] == metrics(last[last.distance == "far"], {})
 
 
 def test_the_value_of_the_pair_before_is_counted_separately(tmp_path):
-    summary = recalled(tmp_path, pair_before)
-    assert summary["scores"]["recall_locality"] == null_score(NO_SKILL)
-    for entry in summary["probes"]["recall"]:
-        first_pair = entry["condition"]["distance"] == "far" and entry["condition"]["question"] == "right"
-        shares = {kind: found["share"] for kind, found in entry["errors"].items()}
-        output = "the pair after" if first_pair else "the pair before"
+    table = recalled(tmp_path, pair_before)
+    found = estimates(table)
+    assert found["locality"].why == NO_SKILL and found["locality"].value is None
+    assert found["accuracy with a far pair less a near one"].why == NO_SKILL  # and no verdict
+    for distance, kinds in by_error(table, {}).groupby("distance"):
+        output = "the pair after" if distance == "far" else "the pair before"  # the first of the list has none before
+        shares = dict(zip(kinds.error, kinds.value, strict=True))
         assert shares == {kind: float(kind == output) for kind in (*ERRORS, NO_VALUE)}
-        assert entry["errors"][output]["share_low"] < 1 == entry["errors"][output]["share_high"]
+        given = kinds[kinds.error == output].iloc[0]
+        assert given.low < 1 == given.high
 
 
 def test_words_of_no_pair_are_distinguished_from_other_values(tmp_path):
-    summary = recalled(tmp_path, no_value)
-    assert {entry["errors"][NO_VALUE]["share"] for entry in summary["probes"]["recall"]} == {1.0}
-    record = read_run(tmp_path).records[0]
-    assert record["evidence"]["offset"] is None and record["evidence"]["pairs"] == PAIRS
+    table = recalled(tmp_path, no_value)
+    assert set(by_error(table, {}).query(f'error == "{NO_VALUE}"').value) == {1.0}
+    assert table.offset.isna().all() and set(table.pairs) == {PAIRS}
+    assert estimates(table)["value of another pair instead of a far one"].value == 0
 
 
 def test_an_autoregressive_model_is_asked_last_and_without_masks(tmp_path):
-    summary = recalled(tmp_path, recalls_what_it_sees, sees=NEAR_TOKENS, causal=True)
-    conditions = [entry["condition"] for entry in summary["probes"]["recall"]]
-    assert [(c["question"], c["masks"], c["fillers"]) for c in conditions] == [("right", 0, 0)] * 3
-    assert summary["scores"]["recall_locality"]["value"] == pytest.approx(1, abs=1.5 / PAIRS)
-    assert summary["scores"]["mask_tax"]["value"] is None
+    table = recalled(tmp_path, recalls_what_it_sees, sees=NEAR_TOKENS, causal=True)
+    assert {*zip(table.question, table.masks, table.fillers, strict=True)} == {("right", 0, 0)}
+    assert estimates(table)["locality"].value == pytest.approx(1, abs=1.5 / PAIRS)
 
 
 def test_a_point_has_one_list_under_all_its_conditions_and_every_point_another(tmp_path):
-    records = read_run(diagnose(recalling_model(recalls_what_it_sees), ASKED, tmp_path)).records
-    far = {
-        (r["point"], r["condition"]["masks"]): r["answer"]
-        for r in records
-        if r["condition"]["distance"] == "far" and r["condition"]["question"] == "right"
-    }
-    assert all(far[point, 2] == far[point, 5] for point in range(POINTS))
-    assert len({far[point, 2] for point in range(POINTS)}) > POINTS / 2
-    near = [r["evidence"]["between"] for r in records if r["condition"]["distance"] == "near"]
-    assert set(near) == {1, 2, 3, 4}
-
-
-@pytest.mark.slow
-def test_terminal_page_and_opening_tell_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    folder = diagnose(recalling_model(recalls_what_it_sees, sees=NEAR_TOKENS), ASKED, tmp_path / "run")
-    (reading,) = read_all([folder])
-    print_summary(reading)
-    printed = capsys.readouterr().out
-    assert "Recall locality" in printed and "guessing 6.2 %" in printed.replace("\xa0", " ") and "2+3" in printed
-    (sentence,) = [found for found in opening(reading) if found.topic == "Recall"]
-    assert sentence.claim == "It recalls near pairs better than distant ones."
-    assert "100\xa0% of the near pairs are recalled" in sentence.evidence and "15 pairs away" in sentence.evidence
-    assert sentence.evidence.endswith("Of its errors there, 100\xa0% are the value of another pair.")
-    page = write_page([reading], tmp_path / "page").read_text()
-    assert "Does it recall a pair wherever it stands?" in page and "Whose value does it give instead?" in page
-    assert "question first" in page and "3 fillers" in page
-
-
-def test_no_skill_names_its_own_guessing(tmp_path):
-    folder = diagnose(recalling_model(pair_before), ASKED, tmp_path / "run")
-    (sentence,) = [found for found in opening(read_all([folder])[0]) if found.topic == "Recall"]
-    assert sentence.evidence.endswith("guessing gives 6.2\xa0%, so there is no skill to lose.")
+    table = recalled(tmp_path, recalls_what_it_sees)
+    far = table[(table.distance == "far") & (table.question == "right")]
+    answers = far.set_index(["point", "masks", "fillers"]).answer
+    assert all(answers[point, 2, 0] == answers[point, 5, 0] for point in range(POINTS))
+    assert len(set(far.answer)) > POINTS / 2
+    assert set(table.between[table.distance == "near"]) == {1, 2, 3, 4}
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ from maskwise.models.model import Model
 from maskwise.probes import record_fields
 from maskwise.probes.examples import Conditioned, main_records, numbers_in, with_number
 from maskwise.probes.library.mask_count import degradation, mask_tax
+from maskwise.probes.library.recall import LAST
 from maskwise.probes.probe import Preset, Settings
-from maskwise.probes.recall_scores import LAST
 from maskwise.records.folder import MANIFEST, RunOnDisk, read_run
 from maskwise.records.record import Condition, Record
 from maskwise.report.pages.page import home_of, write_page
@@ -221,7 +221,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
     held_out = reading.entries("nelbo")
     by_count = by_steps(of_probe(reading.run, "few-steps"))
     steps = {count: degradation(records) for count, records in by_count.items()}
-    recall = [entry for entry in reading.entries("recall") if with_two_masks(entry.condition)]
+    recall = [float(one.correct) for one in of_probe(reading.run, "recall") if with_two_masks(one.condition)]
     two = next((e for e in counts if e.masks == 2), None)
     most = max(counts, key=lambda e: e.masks, default=None)
     at_two, at_most = (None if end is None else end.accuracy for end in (two, most))
@@ -236,7 +236,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         mask_loss=None if at_two is None or at_most is None else at_two - at_most,
         nll_k2=nll_two,
         nll_most_masks=nll_most,
-        recall=_mean([e.accuracy for e in recall if e.accuracy is not None]),
+        recall=_mean(recall),
         most_masks=max((e.masks for e in counts), default=None),
         mask_counts=sorted(e.masks for e in alike),
         nelbo=None if held_out == [] or held_out[0].nll is UNSET else held_out[0].nll,

@@ -15,7 +15,6 @@ from maskwise.report.pages.jinja_environment import whole_names
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
 from maskwise.report.words.sentences import first_finding
-from maskwise.report.words.tiles import asked_differently
 from maskwise.support.errors import UserError
 
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
@@ -240,17 +239,6 @@ def test_models_that_were_not_asked_alike_say_so_side_by_side(tmp_path: Path) ->
     alike = draw(tmp_path, blocks, same).words
     assert "Not asked alike" not in alike and "(k = 2, 20, 32)" in alike[alike.index("Scores side by side") :]
     assert "appended masks lower the accuracy (2 masks less 32): blocks" in alike
-
-    def recall(*questions: str) -> list[Asked]:
-        return [
-            ("recall", {"question": question, "distance": distance, "masks": 2, "fillers": 0}, 2, [right] * 4)
-            for question in questions
-            for distance, right in (("near", 9), ("far", 6))
-        ]
-
-    runs = write_run(tmp_path / "d", recall("right"), model=block), write_run(tmp_path / "e", recall("left", "right"))
-    found = asked_differently(["recall_locality"] * 2, read_all(runs))
-    assert found == "Not asked alike: question last (blocks); first, last (tiny-llada)"
 
 
 def test_what_is_true_of_all_models_is_said_once(tmp_path: Path) -> None:

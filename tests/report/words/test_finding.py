@@ -44,37 +44,6 @@ def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
     assert not any(number.detected for number in nothing.numbers)
 
 
-def test_what_is_certain_of_an_effect_counts_not_its_estimate(tmp_path: Path) -> None:
-    """What ten questions of one task lose is more than what forty of four tasks lose, but less certain."""
-    few = [
-        ("recall", {"question": "right", "distance": at, "masks": 2, "fillers": 0}, 2, [right])
-        for at, right in (("near", 9), ("far", 5))
-    ]
-    text = found(tmp_path, (few + mask_probes(SAME, [5, 6, 4, 5]), DIFFUSION))
-    assert "with 100 masks instead of 2" in text.sentence and "40.0" not in text.sentence
-    assert [number.value for number in text.numbers] == ["−30.0\u00a0points", "−40.0\u00a0points", "0.0\u00a0points"]
-
-
-def test_a_heading_states_a_change_only_where_it_is_significant_among_all_changes(tmp_path: Path) -> None:
-    """Two of ten curves differ by their own intervals; Holm's procedure over all of them leaves neither."""
-    recall = [
-        ("recall", {"question": side, "distance": at, "masks": 2, "fillers": 0}, 2, [right])
-        for side, near, far in (("right", 9, 5), ("left", 9, 5))
-        for at, right in (("near", near), ("far", far))
-    ]
-    reading = read_all([write_run(tmp_path / "both", recall + mask_probes(SAME, SAME), DIFFUSION)])[0]
-    sections = sections_for([reading])
-    of_recall = [place for place, (probe, section) in enumerate(sections) if (probe, section.name) == ("recall", "")]
-    (effects,) = (judged_effects(sections, reading)[place] for place in of_recall)
-    assert [effect.points for effect in effects] == [-40.0, -40.0]
-    assert all(effect.excludes_zero and effect.p < 0.05 < effect.adjusted for effect in effects)
-    (heading,) = (headings(sections, [reading])[place] for place in of_recall)
-    assert heading.startswith("Inconclusive whether accuracy changes: too few questions (95")
-    assert "falls" not in finding([reading]).sentence
-    alone = read_all([write_run(tmp_path / "alone", recall[:2], DIFFUSION)])[0]
-    assert headings(sections_for([alone]), [alone])[0].startswith("Accuracy falls by 40.0")  # it is the only change
-
-
 def test_a_heading_looks_at_every_place_where_two_curves_are_compared(tmp_path: Path) -> None:
     """Masks cost nothing in a short prompt and much in a long one: the heading does not speak for the first alone."""
     asked = [
