@@ -15,9 +15,11 @@ CPU, about three minutes:    python recipes/studies/puzzles.py --out runs/puzzle
 import argparse
 import json
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from rich.console import Console
 from rich.progress import track
@@ -74,48 +76,33 @@ def train(steps: int, batch: int, seed: int) -> Model:
     return train_small(config, draw, steps, seed, "puzzles")
 
 
-def records_of(model: Model, name: Name, pace: Pace, tries: int, seed: int) -> list[dict[str, Any]]:
-    """What the probe would record of so many puzzles: condition, whether solved, speed and what is ideal."""
+def answers_of(model: Model, name: Name, pace: Pace, tries: int, seed: int) -> list[dict[str, Any]]:
+    """What the probe's table would hold of so many puzzles."""
     draws = random.Random(f"{name} {seed}")
     puzzles = [draw_line(name, draws)[1] for _ in range(tries)]
     prompts = [Prompt(one.ids, START, one.puzzle.items[0], ITEMS) for one in puzzles]
-    answers = solve(model, prompts, name, pace, puzzles, seed)
-    condition = {"puzzle": name, **pace.condition}
+    condition = {"task": name, "puzzle": name, **pace.condition}
     return [
-        {"condition": condition, "correct": one.written is not None and one.written.right, "evidence": one.evidence}
-        for one in answers
+        {**condition, "point": point, "correct": one.written is not None and one.written.right, **one.evidence}
+        for point, one in enumerate(solve(model, prompts, name, pace, puzzles, seed))
     ]
 
 
-def by_closed_form(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def by_closed_form(table: pd.DataFrame) -> list[dict[str, Any]]:
     """For each puzzle and number of tokens a step: the share solved under the blind rules, and the closed form."""
     found = []
-    for name in NAMES:
-        for count in (1, 2, ITEMS):
-            solved = [
-                record["correct"]
-                for record in records
-                if record["condition"]["puzzle"] == name
-                and record["condition"]["rule"] in BLIND
-                and record["condition"]["speed"] == f"{count} a step"
-            ]
-            interval = stats.binomtest(sum(solved), len(solved)).proportion_ci(method="wilson")
-            found.append(
-                {
-                    "puzzle": name,
-                    "tokens a step": count,
-                    "n": len(solved),
-                    "solved": sum(solved) / len(solved),
-                    "low": float(interval.low),
-                    "high": float(interval.high),
-                    "closed form": closed_form(name, [count] * (ITEMS // count)),
-                }
-            )
-            found[-1]["verdict"] = equivalence(found[-1]["low"], found[-1]["high"], found[-1]["closed form"], MARGIN)
+    for name, count in product(NAMES, (1, 2, ITEMS)):
+        asked = table[(table.puzzle == name) & (table.speed == f"{count} a step") & table.rule.isin(BLIND)]
+        solved = int(asked.correct.sum())
+        interval = stats.binomtest(solved, len(asked)).proportion_ci(method="wilson")
+        row = {"puzzle": name, "tokens a step": count, "n": len(asked), "solved": solved / len(asked)}
+        row |= {"low": float(interval.low), "high": float(interval.high)}
+        row["closed form"] = closed_form(name, [count] * (ITEMS // count))
+        found.append(row | {"verdict": equivalence(row["low"], row["high"], row["closed form"], MARGIN)})
     return found
 
 
-def table_lines(closed: list[dict[str, Any]], found: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+def table_lines(closed: list[dict[str, Any]], found: pd.DataFrame) -> list[str]:
     """Both tables in Markdown."""
     lines = [
         f"| puzzle | tokens a step | solved | 95 % interval | closed form | within {100 * MARGIN:.0f} points |",
@@ -131,8 +118,8 @@ def table_lines(closed: list[dict[str, Any]], found: dict[str, dict[str, dict[st
         f"| rule | {' | '.join(f'{name}: AUP (perfect)' for name in NAMES)} |",
         "|---" * (1 + len(NAMES)) + "|",
     ]
-    for rule in found[NAMES[0]]:
-        cells = [f"{found[name][rule]['aup']:.2f} ({found[name][rule]['ideal']:.2f})" for name in NAMES]
+    for rule, of_rule in found.groupby("rule", sort=False):
+        cells = [f"{area:.2f} ({ideal:.2f})" for area, ideal in zip(of_rule.value, of_rule.ideal, strict=True)]
         lines.append(f"| {rule} | {' | '.join(cells)} |")
     return lines
 
@@ -147,14 +134,16 @@ def main() -> None:
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     model = train(asked.steps, asked.batch, asked.seed)
-    records = [
-        record
+    answers = [
+        answer
         for pace in track(paces(), "Decoding", console=Console(stderr=True))
         for name in NAMES
-        for record in records_of(model, name, pace, asked.tries, asked.seed)
+        for answer in answers_of(model, name, pace, asked.tries, asked.seed)
     ]
-    closed, found = by_closed_form(records), areas(records)
-    replace_file(asked.out / "puzzles.json", [json.dumps({"closed form": closed, "aup": found}, indent=2)])
+    table = pd.DataFrame(answers)
+    closed, found = by_closed_form(table), areas(table, {})
+    stored = {"closed form": closed, "aup": found.to_dict("records")}
+    replace_file(asked.out / "puzzles.json", [json.dumps(stored, indent=2)])
     print("\n".join(table_lines(closed, found)))
 
 

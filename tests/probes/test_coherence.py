@@ -1,7 +1,8 @@
-"""The coherence probe: perfect models reach the closed forms through the real decoder; AUP by hand."""
+"""The coherence probe: perfect models reach the closed forms through the real decoder; what speed costs by hand."""
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from closed_forms import closed_form
@@ -9,13 +10,16 @@ from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.probes.answers.puzzles import ideal, solve
-from maskwise.probes.library.coherence import aup, draw_puzzles, puzzle_items
+from maskwise.probes.library.coherence import areas, aup, draw_puzzles, metrics, random_order, speeds
 from maskwise.probes.paces import ITEMS, Pace, paces
+from maskwise.scoring.intervals import none_seen
+from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.word_puzzles import NAMES, ideal_marginals
 from maskwise.tasks.words import load_words
 
 TOKENIZER = shipped_tokenizer()
 MASK = TOKENIZER.mask_token_id
+POINTS = 50
 NAMED = {strategy.name for strategy in STRATEGIES}
 
 
@@ -29,6 +33,10 @@ def perfect_solver(puzzles):
         return p[[0] * (len(sequence) - ITEMS) + list(range(ITEMS))]
 
     return oracle(marginals, len(TOKENIZER), MASK)
+
+
+def prompts_of(puzzles):
+    return [Prompt(one.ids, len(one.ids) - ITEMS, one.puzzle.items[0], ITEMS) for one in puzzles]
 
 
 def test_no_pace_hangs_on_rounding():
@@ -46,8 +54,7 @@ def test_no_pace_hangs_on_rounding():
 def test_the_probe_measures_a_perfect_model_at_its_ideal(name, pace):
     points = 120
     puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), points, seed=0)[name]
-    items = list(puzzle_items(TOKENIZER, name, puzzles, pace)(range(points), set()))
-    answers = solve(perfect_solver(puzzles), [item.prompt for item in items], name, pace, puzzles, seed=0)
+    answers = solve(perfect_solver(puzzles), prompts_of(puzzles), name, pace, puzzles, seed=0)
     accuracy, speed = ideal(name, pace)
     accuracy = min(1.0, accuracy)  # sums of probabilities may pass one by a rounding
     share = sum(answer.written.right for answer in answers) / points
@@ -59,7 +66,7 @@ def test_the_probe_measures_a_perfect_model_at_its_ideal(name, pace):
 @pytest.mark.parametrize("pace", [Pace("random", 2), Pace("threshold", None, {"tau": 0.5}), Pace("remdm", 4)])
 def test_a_puzzle_is_solved_alike_alone_and_among_others(pace):
     puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), 6, seed=0)["replace"]
-    prompts = [item.prompt for item in puzzle_items(TOKENIZER, "replace", puzzles, pace)(range(6), set())]
+    prompts = prompts_of(puzzles)
     model = perfect_solver(puzzles)
     together = solve(model, prompts, "replace", pace, puzzles, seed=3)
     assert together == [solve(model, [prompt], "replace", pace, puzzles, seed=3)[0] for prompt in prompts]
@@ -81,12 +88,9 @@ def test_every_rule_is_asked_at_more_than_one_speed():
     assert len(set(conditions)) == len(conditions)
 
 
-def test_puzzles_do_not_repeat_and_finished_ones_are_not_asked_again():
-    puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), 5, seed=1)["shuffle"]
-    assert len({asked.ids for asked in puzzles}) == 5
-    items = list(puzzle_items(TOKENIZER, "shuffle", puzzles, Pace("random", 4))(range(5), set()))
-    again = list(puzzle_items(TOKENIZER, "shuffle", puzzles, Pace("random", 4))(range(5), {items[2].key}))
-    assert again == items[:2] + items[3:]
+def test_puzzles_do_not_repeat():
+    puzzles = draw_puzzles(TOKENIZER, MASK, load_words(), 5, seed=1)
+    assert all(len({asked.ids for asked in puzzles[name]}) == 5 for name in NAMES)
 
 
 def test_area_under_the_curve_by_hand():
@@ -94,3 +98,51 @@ def test_area_under_the_curve_by_hand():
     assert aup([(1, 1.0), (2, 0.5), (4, 0.0)], 4) == pytest.approx((0.75 + 0.5) / 3)
     assert aup([(2, 0.6), (2, 0.4)], 4) == pytest.approx(0.6 / 3)  # level to the left, nothing to the right
     assert aup([(4, 1.0)], 4) == 1
+
+
+def table(solved, points=POINTS, rules=("random", "entropy")):
+    """`solved`: puzzle -> the share of the puzzles solved at 1 and at 4 tokens a step."""
+    rows = [
+        {"task": puzzle, "point": point, "puzzle": puzzle, "rule": rule, "speed": f"{speed} a step"}
+        | {"correct": point < POINTS * share, "tokens_per_pass": speed, "ideal_speed": speed, "ideal": 1 / speed}
+        for puzzle, shares in solved.items()
+        for speed, share in zip((1, 4), shares, strict=True)
+        for rule in rules
+        for point in range(points)
+    ]
+    return pd.DataFrame(rows)
+
+
+def cost_of(puzzle, found):
+    return next(one for one in metrics(found, {}) if one.name.startswith(f"change of {puzzle} "))
+
+
+def test_speed_costs_what_is_coupled_and_is_undecided_without_skill():
+    drawn = table({"copy": (0.1, 0)}, rules=("threshold",))  # looks at what was drawn: does not count
+    found = pd.concat([drawn, table({"copy": (1, 1), "replace": (0.9, 0.4), "shuffle": (0.1, 0)})])
+    verdicts = {puzzle: cost_of(puzzle, found).verdict for puzzle in NAMES}
+    assert verdicts == {"copy": "holds", "replace": "holds", "shuffle": "undecided"}
+    assert cost_of("replace", found).value == pytest.approx(-0.5) and cost_of("shuffle", found).why
+    lost = table({"copy": (1, 0.4), "replace": (0.9, 0.9)})
+    assert cost_of("copy", lost).verdict == "does not hold"
+    assert cost_of("replace", lost).verdict == "undecided"  # none differed, and of 50 up to 7 % may
+
+
+def test_a_handful_of_equal_puzzles_proves_nothing_and_one_pace_alone_is_no_change():
+    few = cost_of("copy", table({"copy": (1, 1)}, points=6))
+    assert few.verdict == "undecided" and -few.low == few.high == pytest.approx(none_seen(6))
+    whole = table({"copy": (1, 1)})
+    assert metrics(whole[whole.speed == "1 a step"], {}) == []
+
+
+def test_speeds_and_areas_are_those_of_the_answers():
+    found = table({"copy": (1.0, 0.5)}, rules=("random",))
+    found.loc[found.point < POINTS / 2, "tokens_per_pass"] *= 2  # twice as fast on half: 4/3, as passes
+    listed = speeds(found, {}).set_index("speed")
+    assert listed.tokens_per_pass.to_dict() == pytest.approx({"1 a step": 4 / 3, "4 a step": 16 / 3})
+    assert (listed.tokens_per_pass_low < listed.tokens_per_pass).all() and listed.n.eq(POINTS).all()
+    (area,) = areas(table({"copy": (1.0, 0.5)}, rules=("random",)), {}).to_dict("records")
+    assert area["value"] == pytest.approx(aup([(1, 1.0), (4, 0.5)])) and area["n"] == POINTS
+    assert area["ideal"] == pytest.approx(aup([(1, 1.0), (4, 0.25)]))
+    drawn = random_order(found, {}).set_index(["puzzle", "speed"]).value
+    assert drawn["copy, perfect", "4 a step"] == 0.25 and drawn["copy", "4 a step"] == 0.5

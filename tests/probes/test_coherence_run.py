@@ -1,23 +1,19 @@
 """The coherence probes as part of a run: asked, recorded, resumed, summarised and shown."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from helpers.known import shipped_tokenizer, with_parameters
-from helpers.records import manifest, summary
 from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_llada
 from maskwise.probes import PROBES
-from maskwise.probes.library import coherence
-from maskwise.probes.library.coherence import areas, aup
-from maskwise.probes.paces import ITEMS, paces
+from maskwise.probes.paces import paces
 from maskwise.probes.summary import summarise
-from maskwise.records.folder import RECORDS, RunOnDisk, read_run
+from maskwise.records.folder import RECORDS, read_run
 from maskwise.report.pages.page import write_page
-from maskwise.report.readings import Reading, read_all
+from maskwise.report.readings import read_all
 from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, fit_to_model
@@ -95,51 +91,21 @@ def test_summaries_are_means_of_what_was_recorded(run):
     assert last and all("tv_next" not in entry for entry in last)
 
 
-def test_areas_are_those_of_the_measured_points(run):
-    records = [r for r in run.records if r["probe"] == "coherence" and r["condition"]["rule"] == "left-to-right"]
-    points = []
-    for steps in (4, 2, 1):
-        group = [
-            r
-            for r in records
-            if r["condition"] == {"puzzle": "copy", "rule": "left-to-right", "speed": f"{ITEMS // steps} a step"}
-        ]
-        assert len(group) == 2 and all(r["evidence"]["tokens_per_pass"] == ITEMS / steps for r in group)
-        points.append((ITEMS / steps, sum(r["correct"] for r in group) / 2))
-    found = areas(records)["copy"]["left-to-right"]
-    assert found["aup"] == pytest.approx(aup(points)) and found["ideal"] == pytest.approx(1)
-
-
 def test_the_page_shows_them(run, tmp_path):
     page = write_page(read_all([run.folder]), tmp_path).read_text()
     for title in (
         "Do distant masks become alike?",
         "How much do two masks know of each other?",
         "In which order does it write?",
-        "What does speed cost if tokens depend on each other?",
     ):
         assert title in page
-    # A model of random weights solves nothing, and two pieces prove little; the page says both.
-    assert "copy: never solved, under any rule" in page and "global AR-ness@1" in page
-    assert "inconclusive: shuffle" in page and "far from the text the model is less sure" in page
-
-
-def test_areas_are_listed_best_first():
-    found = {"random": 0.1, "margin": 0.3, "klass": 0.0, "entropy": 0.2, "factor": 0.05}
-    areas = {"shuffle": {rule: {"aup": area, "ideal": 0.4} for rule, area in found.items()}}
-    (section,) = coherence.PROBE.sections
-    reading = Reading("m", RunOnDisk(Path("."), manifest(), []), summary(aup=areas), {})
-    (line,) = section.says(reading)
-    assert line == (
-        "shuffle: area under accuracy against speed margin 0.30 (perfect: 0.40), entropy 0.20 (perfect: 0.40), "
-        "random 0.10 (perfect: 0.40); least klass 0.00 (perfect: 0.40)"
-    )
+    assert "global AR-ness@1" in page and "far from the text the model is less sure" in page
 
 
 def test_the_terminal_shows_what_each_probe_measures(run, capsys):
     print_summary(read_all([run.folder])[0])
     shown = capsys.readouterr().out
-    for heading in ("to unigram", "forth", "global@1", "against speed (perfect)", "verdict"):
+    for heading in ("to unigram", "forth", "global@1", "verdict"):
         assert heading in shown
 
 

@@ -14,7 +14,6 @@ from maskwise.scoring.intervals import none_seen
 MASKS = 16
 PIECES = 8
 MIDDLE = (PIECES - 1) / 2  # the pieces' mean number
-POINTS = 50
 
 
 def reach(values):
@@ -136,39 +135,6 @@ def test_pairs_and_orders():
     harmonic = sum(1 / n for n in range(1, MASKS + 1)) / MASKS
     assert found["leftmost-first"]["nothing"] == pytest.approx(harmonic)
     assert found["leftmost-first"]["verdict"] == "in direction"  # above chance, below .7
-
-
-def puzzle_records(solved):
-    """`solved`: puzzle -> the share of the puzzles solved at 1 and at 4 tokens a step."""
-    return [
-        record("coherence", point, {"puzzle": puzzle, "rule": rule, "speed": speed}, correct=point < POINTS * share)
-        for puzzle, shares in solved.items()
-        for speed, share in zip(("1 a step", "4 a step"), shares, strict=True)
-        for rule in ("random", "entropy")
-        for point in range(POINTS)
-    ]
-
-
-def test_speed_costs_what_is_coupled_and_is_inconclusive_without_skill():
-    wrong_rule = [record("coherence", 0, {"puzzle": "copy", "rule": "threshold", "speed": "tau 0.9"}, correct=False)]
-    found = named(claims(wrong_rule + puzzle_records({"copy": (1, 1), "replace": (0.9, 0.4), "shuffle": (0.1, 0)})))
-    assert {name: claim["verdict"] for name, claim in found.items()} == {
-        "speed-copy": "holds",
-        "speed-replace": "holds",
-        "speed-shuffle": "inconclusive",
-    }
-    assert found["speed-replace"]["value"] == pytest.approx(0.5) and found["speed-replace"]["skill"] == 0.9
-    lost = named(claims(puzzle_records({"copy": (1, 0.4), "replace": (0.9, 0.9)})))
-    assert lost["speed-copy"]["verdict"] == "rejected"
-    assert lost["speed-replace"]["verdict"] == "inconclusive"  # none differed, and of 50 up to 7 % may
-
-
-def test_a_handful_of_equal_puzzles_proves_nothing_and_one_pace_alone_no_claim():
-    solved = puzzle_records({"copy": (1, 1)})
-    few = named(claims([one for one in solved if one["point"] < 6]))["speed-copy"]
-    assert few["verdict"] == "inconclusive" and few["low"] == pytest.approx(-few["high"])
-    assert few["high"] == pytest.approx(1 - 0.05 ** (1 / 6))  # none of 6
-    assert claims([one for one in solved if one["condition"]["speed"] == "1 a step"]) == []
 
 
 def test_values_that_never_vary_and_have_no_bounds_are_inconclusive():

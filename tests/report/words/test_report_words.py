@@ -9,15 +9,13 @@ import pytest
 from helpers.records import entry as plain_entry
 from helpers.records import manifest as plain_manifest
 from helpers.records import summary
-from maskwise.probes.library import coherence
 from maskwise.probes.section import Entry
 from maskwise.records.folder import RunOnDisk
 from maskwise.report.readings import Asked, Reading, distinct_labels
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.printed_summary import print_changes
-from maskwise.report.words.sentences import opening, what_this_run_shows
+from maskwise.report.words.sentences import opening
 from maskwise.report.words.tiles import tiles
-from maskwise.scoring.claims import Claim
 from maskwise.scoring.numbers import NBSP, between, percent, points
 from maskwise.scoring.scores import NO_SKILL, Score, null_score
 from maskwise.scoring.scores import score as whole_score
@@ -128,20 +126,6 @@ def test_how_sure() -> None:
     few = replace(reading(), asked={"location": Asked(("a",) * 4, 10, 10, 20)} | clouds)
     assert opening(few)[-1].claim == "Roughly: only 4 tasks could be averaged."
     assert opening(few)[-1].evidence.startswith("980 answers, up to 10 test points in each of 4 tasks")
-
-
-def test_a_claim_is_stated_with_each_models_own_skill() -> None:
-    def solver(label: str, skill: float, verdict: str) -> Reading:
-        claim = Claim(name="speed-copy", finding="speed-copy", relevant=None, claim="costs little", n=9, nothing=0.0,
-                      measure="solved slowly less at once", skill=skill, asked=0.0, alone=verdict,
-                      unit="share", value=0.05, low=0.01, high=0.09, verdict=verdict)  # fmt: skip
-        known = reading()
-        return replace(known, label=label, summary=known.summary | {"claims": [claim]})
-
-    (section,) = coherence.PROBE.sections
-    both = what_this_run_shows(section, [solver("A", 1.0, "holds"), solver("B", 0.1, "inconclusive")])[-1]
-    assert "A 5.0\u00a0%, 1.0 to 9.0, of 100\u00a0%: holds" in both
-    assert "B 5.0\u00a0%, 1.0 to 9.0, of 10\u00a0%: inconclusive" in both
 
 
 def test_numbers_are_written_with_care() -> None:
