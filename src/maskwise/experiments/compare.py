@@ -16,11 +16,13 @@ from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
 from maskwise.probes import record_fields
 from maskwise.probes.examples import Conditioned, main_records, numbers_in, with_number
+from maskwise.probes.library import nelbo
 from maskwise.probes.library.mask_count import degradation, mask_tax
 from maskwise.probes.library.recall import LAST
 from maskwise.probes.probe import Preset, Settings
 from maskwise.records.folder import MANIFEST, RunOnDisk, read_run
 from maskwise.records.record import Condition, Record
+from maskwise.records.table import table_of
 from maskwise.report.pages.page import home_of, write_page
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them, refuse_empty
 from maskwise.report.words.comparison import rows_of
@@ -218,7 +220,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
     if len(alike) < len(counts):
         records = with_counts(main_records(of_probe(reading.run, "mask-count")), shared)
         scores = scores | {"degradation": degradation(records), "mask_tax": mask_tax(records)}
-    held_out = reading.entries("nelbo")
+    held_out = of_probe(reading.run, "nelbo")
     by_count = by_steps(of_probe(reading.run, "few-steps"))
     steps = {count: degradation(records) for count, records in by_count.items()}
     recall = [float(one.correct) for one in of_probe(reading.run, "recall") if with_two_masks(one.condition)]
@@ -239,7 +241,7 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         recall=_mean(recall),
         most_masks=max((e.masks for e in counts), default=None),
         mask_counts=sorted(e.masks for e in alike),
-        nelbo=None if held_out == [] or held_out[0].nll is UNSET else held_out[0].nll,
+        nelbo=nelbo.metrics(table_of(held_out, names_relevant=False), {})[0].value if held_out else None,
         confidence=_mean([e.confidence for e in alike if e.confidence is not UNSET]),
         entropy=_mean([e.entropy for e in alike if e.entropy is not UNSET]),
         few_steps=steps,

@@ -1,62 +1,62 @@
-"""nelbo (ours): the negative evidence lower bound of held-out prose, in nats per token: does tuning spoil it?
+"""NELBO (ours): what does held-out prose cost the model?
 
-Each passage is noised `draws` times by the absorbing process; for an autoregressive model its own negative
-log-likelihood stands in the place of the bound. Condition: {"draws": 8}; the record's nll is the estimate.
+    t _ t t _ _ t        t t t _ t t _        each passage, noised several times
+
+The negative evidence lower bound, in nats per token: each passage is noised by the absorbing process, and the hidden
+tokens are predicted. For an autoregressive model its own negative log-likelihood stands in the place of the bound.
+
+Lower is better. Compare models with one tokenizer only: both then meet the same noise, and a change says whether tuning
+cost language modelling.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
-from maskwise.probes.probe import Probe, Setup, Unit, units_for, with_nll
-from maskwise.probes.section import Point, Section, in_nats
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Points, Questions
 from maskwise.probes.text import TASK, passages_of
-from maskwise.records.record import Condition
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import NATS, Estimate, answers, curve, mean
 from maskwise.support.typed import Count
 from maskwise.tasks.prompts import Prompt
 
 NAME = "nelbo"
 
 
-def units(setup: Setup) -> Iterator[Unit]:
+def ask(setup: Setup, draws: int = 8) -> Iterator[Questions]:
     from maskwise.probes.answers.passage_nelbo import first_hidden, noised, score
 
-    passages, draws, seed = passages_of(setup), setup.own["draws"], setup.settings.seed
+    passages, seed = passages_of(setup), setup.settings.seed
     tokenizer, mask_id = setup.asker.tokenizer, setup.asker.mask_id
 
-    def made(point: int, _: Condition) -> tuple[Prompt, str]:
+    def prompt(point: int, _: Mapping[str, Any]) -> Prompt:
         """The passage whole; what is hidden of it follows from its ids."""
         ids = tuple(tokenizer(passages[point][0])["input_ids"])
         row = first_hidden(noised(ids, mask_id, draws, seed))
-        return Prompt(ids, row, ids[row], 0), tokenizer.decode([ids[row]])
+        return Prompt(ids, row, ids[row], 0)
 
-    asked: list[Condition] = [{"draws": 1 if mask_id is None else draws}]
-    yield from units_for(NAME, TASK, len(passages), asked, made, partial(score, draws=draws, seed=seed), draws)
+    asked = [{"draws": 1 if mask_id is None else draws}]
+    answering = partial(score, draws=draws, seed=seed)
+    yield Questions(Points(TASK, range(len(passages))), asked, prompt, answering=answering, cost=draws)
+
+
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    return [mean("NELBO per token of prose", answers(table, "nll"))]
+
+
+def by_draws(table: Table, others: Tables) -> Table:
+    return curve(table, ["draws"], {"nll": NATS})
 
 
 PROBE = Probe(
-    name=NAME,
-    group="evidence",
-    about="the bound on the likelihood of prose",
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[Figure(by_draws, "draws", "Draws of noise a passage", "NELBO (nats per token)", kind="points")],
     condition={"draws": Count},
-    units=units,
-    not_blocks="the bound of a block diffusion model goes block by block: see maskwise score",
-    parameters={"draws": 8},
-    quick={"draws": 4},
-    measures=with_nll,
-    chance=None,
-    sections=(
-        Section(
-            title="What does its language cost?",
-            question="The negative evidence lower bound of held-out prose: in nats per token. For an autoregressive "
-            "model its exact negative log-likelihood.",
-            paper="Not in the paper; asked for by its reviewers: does tuning cost language modelling?",
-            how_to_read="Lower is better. Compare models with one tokenizer only; both then meet the same noise.",
-            x_label="",
-            x_names=("held-out prose",),
-            points=lambda shown: [Point("", 0, entry) for entry in shown.entries(NAME)],
-            measures=(in_nats("nll", "NELBO (nats per token)"),),
-            caption="Mean over passages; whisker: 95 % interval.",
-            masks=lambda shown: "no masks" if shown.is_autoregressive else "any share of the tokens masked",
-        ),
-    ),
+    needs=frozenset({"whole sequences"}),
+    sizes={"quick": {"draws": 4}},
 )
