@@ -2,7 +2,6 @@
 
 import re
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -34,9 +33,9 @@ from maskwise.probes.library.confidence import (
     scored,
     settings,
 )
-from maskwise.probes.library.trajectory import _last_steps, looked
-from maskwise.probes.library.trajectory import measures as looked_measures
-from maskwise.probes.section import Entry
+from maskwise.probes.library.trajectory import advice as advise_steps
+from maskwise.probes.library.trajectory import along, looked, lost_and_gained, stands
+from maskwise.probes.library.trajectory import metrics as measure_looks
 from maskwise.records.record import Record
 from maskwise.records.table import table_of
 from maskwise.scoring.estimates import POINTS, Estimate
@@ -120,55 +119,66 @@ def test_committed_tokens_change_only_where_a_strategy_masks_them_again(rule, ch
 
 
 def test_right_then_wrong_and_its_mirror_with_their_chance():
-    found = looked({"answers": [-1, 0, 1, 1], "right": 0, "changed": 0})
+    found = looked([-1, 0, 1, 1], right=0)
     assert (found["lost"], found["lost_chance"], found["gained"], found["gained_chance"]) == (1.0, 0.5, 0.0, 0.25)
     assert (found["first_seen"], found["settled"], found["ever"]) == (0.75, 0.75, 1.0)
-    mirror = looked({"answers": [0, 1, 1, 1], "right": 1, "changed": 0})
+    mirror = looked([0, 1, 1, 1], right=1)
     assert (mirror["lost"], mirror["lost_chance"], mirror["gained"], mirror["gained_chance"]) == (0.0, 0.25, 1.0, 0.75)
-    never = looked({"answers": [-1, -1], "right": -1, "changed": 0})
+    never = looked([-1, -1], right=-1)
     assert never["unparsable"] == 1.0 and never["lost"] == never["gained_chance"] == 0.0 and never["settled"] == 0.5
 
 
 def test_the_chance_is_that_of_random_order():
-    draws, answers = np.random.default_rng(0), np.array([0, 0, 1, -1, 1, 1])
-    orders = [draws.permutation(answers).tolist() for _ in range(4000)]
-    seen = [looked({"answers": order, "right": 0, "changed": 0}) for order in orders]
+    draws, given = np.random.default_rng(0), np.array([0, 0, 1, -1, 1, 1])
+    seen = [looked(draws.permutation(given).tolist(), right=0) for _ in range(4000)]
     for kind in ("lost", "gained"):
         assert np.mean([one[kind] for one in seen]) == pytest.approx(seen[0][f"{kind}_chance"], abs=0.03)
 
 
+def trajectories(*given):
+    """The table of questions with these classes of the answer after each step; 0 is right."""
+    return table_of(
+        [
+            Record(model="", probe="trajectory", task="embedded", point=point, masks=8, predicted="", answer="",
+                   condition={"rule": "random", "tokens_per_step": 1}, correct=one[-1] == 0,
+                   evidence={"answers": one, "right": 0 if 0 in one else -1, "changed": 0})
+            for point, one in enumerate(given)
+        ], names_relevant=False)  # fmt: skip
+
+
+def test_an_order_that_destroys_answers_is_found_and_one_that_does_not_is_not():
+    late, early = [0, 0, 0, 0, 0, 0, 0, 1], [1, 0, 0, 0, 0, 0, 0, 0]
+    lost, gained, changed = measure_looks(trajectories(*[late] * 30), {})
+    assert lost.value == pytest.approx(7 / 8) and lost.low > 0.5 and changed.value == 1.0
+    assert gained.value == pytest.approx(-7 / 8)  # in random order most would end right
+    assert "commit fewer tokens per step" in advise_steps([lost, gained, changed])
+    lost, gained, _ = measure_looks(trajectories(*[early] * 30), {})
+    assert lost.value == pytest.approx(-1 / 8) and gained.value == pytest.approx(1 / 8)
+    drawn = along(trajectories(*[late] * 10, *[early] * 10), {}).set_index("steps").value
+    assert drawn[10] == drawn[100] == 0.5 and drawn[50] == 1.0
+    where = stands(trajectories(late, early), {}).iloc[0]
+    assert (where.value, where.ever, where.n) == (pytest.approx((1 + 2 / 8) / 2), 1.0, 2)
+
+
 def test_the_questions_that_would_decide_are_named():
-    lost = {"lost_excess": 0.0, "lost_excess_high": 0.139, "lost_p": 1.0, "lost": 0.0}
-    same = {"condition": {"rule": "random", "tokens_per_step": 1}, "masks": 8, "low": 0.7, "high": 1.0}
-    for gained in (0.0, 0.1):
-        entry = Entry(**same, n=20, accuracy=0.9, measures=lost | {"gained": gained, "gained_high": 0.211})
-        _, do = _last_steps(SimpleNamespace(entries=lambda probe, entry=entry: [entry]))
-        needed = int(re.search(r"--points (\d+)$", do)[1])
-        assert smallest_detectable(needed, gained) <= 0.05 < smallest_detectable(needed - 2, gained)
+    for steady, gained in ((20, 0), (18, 2)):
+        found = measure_looks(trajectories(*[[0] * 8] * steady, *[[1] + [0] * 7] * gained), {})
+        needed = int(re.search(r"--points (\d+)$", advise_steps(found))[1])
+        share = max(gained / 20, 0.05)
+        assert smallest_detectable(needed, share) <= 0.05 < smallest_detectable(needed - 2, share)
 
 
 def test_the_interval_of_a_chance_above_zero_is_no_narrower_than_that_of_none():
     """One of 20 questions with a chance of 1/8: Student's interval was 0 to 1.9 %, that of no chance 0 to 13.9 %."""
-
-    def measured(answers):
-        same = {
-            "model": "",
-            "probe": "",
-            "task": "embedded",
-            "condition": {},
-            "masks": 8,
-            "predicted": "",
-            "answer": "",
-        }
-        looks = [[0] * 8] * 19 + [answers]
-        found = [{"answers": one, "right": 0, "changed": 0} for one in looks]
-        records = [Record(**same, point=n, correct=True, evidence=one) for n, one in enumerate(found)]
-        return looked_measures(Entry(condition={}, masks=8, n=20, accuracy=1.0, low=0.8, high=1.0), records)[0].measures
-
-    none, once = measured([0] * 8), measured([0, 1, 0, 0, 0, 0, 0, 0])
-    assert none["lost_chance"] == 0 and once["lost_chance"] == pytest.approx(1 / 160)
-    assert once["lost_chance_high"] >= none["lost_chance_high"] == none["lost_high"]
-    assert once["lost_excess_low"] < -0.05 and once["lost_excess_high"] > 0.05
+    drawn, above = {}, {}
+    for name, last in (("none", [0] * 8), ("once", [0, 1, *[0] * 6])):
+        table = trajectories(*[[0] * 8] * 19, last)
+        listed = lost_and_gained(table, {}).set_index("what")
+        drawn[name] = listed.loc["right then wrong, by chance"]
+        above[name] = measure_looks(table, {})[0]
+    assert drawn["none"].value == 0 and drawn["once"].value == pytest.approx(1 / 160)
+    assert drawn["once"].high >= drawn["none"].high == listed.loc["right then wrong"].high
+    assert above["once"].low < -0.05 and above["once"].high > 0.05
 
 
 def test_both_probes_are_run_by_full_and_by_name():
