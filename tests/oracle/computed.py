@@ -122,20 +122,14 @@ def published() -> Rows:
 
 
 def mitigated() -> Rows:
-    """What each way to decode gives back, from stored answers; the adapter's ways are compared at both ends too."""
-    from maskwise.experiments.mitigations import BothEnds, Marked, with_both_ends
+    """What each way to decode gives back, from stored answers: the stored rows, where they are computed today."""
+    from oracle import kept
+    from oracle.kept import mitigations
 
-    answers: dict[str, list[Marked]] = {}
-    for line in stored.read(f"{FOLDERS}/cures")["answers.jsonl"].splitlines():
-        one = json.loads(line)
-        answers.setdefault(one.pop("cure"), []).append(Marked(**one))
-    two_masks = {None: answers.pop("two masks, model"), 0: answers.pop("two masks, adapter 0")}
-    rows: list[Row] = []
-    for way in answers:
-        tuned = 0 if way.startswith("tuning") else None
-        found = json_of(with_both_ends(way, BothEnds(two_masks, answers), tuned, baseline="baseline"))
-        rows += rows_in(found, f"cures/{way}", "mitigations", {"way": way})
-    return by_path(rows)
+    rows: Rows = stored.read("computed/cures")
+    wanted = {kept.identity(row[1], row[2]): row for row in rows.values()}
+    found = list(kept.differences_of("mitigations", {"mitigations": None, **mitigations.tables()}, wanted))
+    return rows if not found else {"differences": found}
 
 
 def advised() -> dict[str, Any]:

@@ -30,6 +30,7 @@ _FILES = (
     "mechanism",
     "unmasking",
     "few_steps",
+    "mitigations",
     "shots_masks",
     "hotpotqa",
     "points",

@@ -1,10 +1,9 @@
-"""What the experiments find: toy, mitigations, comparison of models."""
+"""What the experiments find: toy, comparison of models."""
 
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from maskwise.scoring.changes import NatsDifference
 from maskwise.scoring.scores import Score
 from maskwise.scoring.skill import Skill
 from maskwise.support.typed import Count, Typed
@@ -23,36 +22,6 @@ class Toy(Typed, frozen=True, kw_only=True):
     def summary(self) -> dict[str, Any]:
         """The object that `maskwise toy --json` prints."""
         return self.to_dict()
-
-
-class Accuracy(Typed, frozen=True, kw_only=True):
-    """An accuracy with its 95 % interval."""
-
-    accuracy: Annotated[float, Meta(description="share of right answers")]
-    low: Annotated[float, Meta(description="lower end of the 95 % interval")]
-    high: Annotated[float, Meta(description="upper end")]
-
-
-class MitigationResult(Typed, frozen=True, kw_only=True):
-    """What a way to decode, or an adapter, gives back of the accuracy lost to masks."""
-
-    way: Annotated[str, Meta(description="its name")]
-    two_masks: Annotated[Accuracy, Meta(description="with two masks, after")]
-    accuracy: Annotated[float, Meta(description="with the canvas's masks")]
-    low: Annotated[float, Meta(description="lower end of the 95 % interval")]
-    high: Annotated[float, Meta(description="upper end")]
-    difference: Annotated[float, Meta(description="from the baseline, over the same questions")]
-    difference_low: Annotated[float | None, Meta(description="lower end")]
-    difference_high: Annotated[float | None, Meta(description="upper end")]
-    nll_two_masks: Annotated[
-        float | None,
-        Meta(description="mean negative log-likelihood of the right answer with two masks, after, in nats"),
-    ]
-    nll: Annotated[float | None, Meta(description="with the canvas's masks, in the step that commits the answer")]
-    nll_difference: Annotated[NatsDifference | None, Meta(description="from the baseline, paired")]
-    recovered: Annotated[
-        Score | UnsetType, Meta(description="share of the loss recovered, (a200' - a200) / (a2 - a200), with all ends")
-    ] = UNSET
 
 
 class ComparedModel(Typed, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 DEVICES = "several GPUs: --device-map auto"
 REMOVED: dict[str, dict[str, str]] = {
     "command": {
-        "cures": "compare one remedy: maskwise compare BEFORE AFTER",
+        "cures": "maskwise diagnose MODEL --probes mitigations",
         "reproduce": "lm_eval --model maskwise",
         "run-card": "maskwise report DIR --card",
         "sweep": "one maskwise diagnose a model, as jobs of your own; maskwise report DIR... makes their table",
@@ -38,7 +38,7 @@ REMOVED: dict[str, dict[str, str]] = {
     },
     "weights": {"int4": "--weights fp8"},
     "model": {"tiny-llada+ma": "tiny-llada+distracted+ma"},
-    "name": {"cures": "maskwise.compare", "sweep": "maskwise.diagnose for each model"},
+    "name": {"cures": "the probe mitigations of maskwise.diagnose", "sweep": "maskwise.diagnose for each model"},
 }
 
 
