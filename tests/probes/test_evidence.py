@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from transformers import PretrainedConfig
 
@@ -29,6 +30,7 @@ from maskwise.probes.examples import unlabelled
 from maskwise.probes.library import points
 from maskwise.probes.library.shots_masks import shots_against_masks
 from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.questions import units_of_questions
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
@@ -36,7 +38,7 @@ from maskwise.runs.settings import FULL
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import torch_generator
 from maskwise.tasks.datasets import read_dataset
-from maskwise.tasks.point_clouds import ORDERS
+from maskwise.tasks.point_clouds import LABELS, ORDERS, SHAPES
 from maskwise.tasks.prompts import Prompt
 
 ORDERED = {"orderings": 2, "questions": 2, "near": 5}
@@ -91,16 +93,13 @@ def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
     settings = replace(LITTLE, probes=NOT_COHERENCE, tasks=("country-smallest",), points=2, passages=2)
     assert set(settings.probes) <= set(FULL.probes)
     run = read_run(diagnose(model, settings, tmp_path / "run"))
-    summary, notes = summarise(run), run.manifest["notes"]
+    notes, asked = run.manifest["notes"], run.by_probe.keys()
     for probe in settings.probes:
         said = any(note.startswith(f"{probe} was not run") for note in notes)
-        assert bool(summary["probes"].get(probe)) != (said or probe == "block-offset"), (
-            probe
-        )  # this model has no blocks
+        assert (probe in asked) != (said or probe == "block-offset"), probe  # this model has no blocks
     assert sum("want of data" in note for note in notes) == 2
-    ran = {"attribution", "attention", "points", "nelbo"}
-    assert ran <= summary["probes"].keys()
-    assert model.causal == ("unmasking" not in summary["probes"])
+    assert {"attribution", "attention", "points", "nelbo"} <= asked
+    assert model.causal == ("unmasking" not in asked)
     again = diagnose(model, settings, tmp_path / "run")
     assert read_run(again).records == run.records
 
@@ -280,9 +279,8 @@ def test_copying_the_nearest_label_is_best_with_the_nearest_point_next_to_the_qu
         points={"examples": 40, "points": 12, "counts": (0, 40), "masked_examples": 40, "shares": (0.0, 0.2)},
     )
     model = reader_model(nearest_label)
-    run = read_run(diagnose(model, settings, tmp_path))
-    summary = summarise(run)
-    found = accuracy(summary, "points")
+    table = mw.read_run(diagnose(model, settings, tmp_path)).table("points")
+    found = table.groupby(points.BY).correct.mean()
     for share in (0.0, 0.2):
         for near, away, place in (
             ("nearest last", "nearest first", "right"),
@@ -291,15 +289,12 @@ def test_copying_the_nearest_label_is_best_with_the_nearest_point_next_to_the_qu
             assert found[near, place, 40, share] > 0.8 > 0.7 > found["random", place, 40, share]
             assert found[away, place, 40, share] < 0.7
     assert {found[order, place, 0, 0.0] for order in ORDERS for place in ("right", "left")} == {0.5}  # balanced
-    assert {r["task"] for r in run.records} == {
-        f"{shape}-0" for shape in ("nonlinear", "swiss-roll", "moons", "circles")
-    }
+    assert set(table.task) == {f"{shape}-0" for shape in SHAPES}
     tokenizer = model.tokenizer
-    starts = {tokenizer.decode(tokenizer(label)["input_ids"][:1]) for label in ("Above", "Below")}
-    assert {r["answer"] for r in run.records} == starts
-    assert len({r["masks"] for r in run.records if not r["condition"]["share"]}) == 1
-    claims = {claim["name"]: claim["verdict"] for claim in summary["claims"]}
-    assert claims == {"nearest-last-random": "holds", "nearest-last-first": "holds"}
+    assert set(table.answer) == {tokenizer.decode(tokenizer(label)["input_ids"][:1]) for label in LABELS}
+    assert table[table.share == 0].masks_seen.nunique() == 1
+    assert [one.verdict for one in points.metrics(table, {})] == ["holds", "holds"]
+    assert set(points.by_share(table, {}).examples) == {40}
 
 
 def test_points_use_as_many_examples_as_the_window_holds(tmp_path):
@@ -316,15 +311,17 @@ def test_points_use_as_many_examples_as_the_window_holds(tmp_path):
 
 def test_records_of_points_of_version_0_1_are_still_judged():
     """They say the order alone: the question came last, without masks at the end."""
+    right = {"random": 24, "nearest first": 22, "nearest last": 38}
     old = [
-        record(probe="points", task="moons-0", point=n, condition={"order": order}, correct=n < right)
-        for order, right in (("random", 24), ("nearest first", 22), ("nearest last", 38))
+        {"task": "moons-0", "point": n, "order": order, "correct": float(n < most)}
+        for order, most in right.items()
         for n in range(40)
     ]
-    assert [(claim["name"], claim["verdict"]) for claim in points.claims(old)] == [
-        ("nearest-last-random", "holds"),
-        ("nearest-last-first", "holds"),
-    ]
+    found = points.metrics(pd.DataFrame(old), {})
+    assert [(one.value, one.verdict) for one in found] == [(14 / 40, "holds"), (16 / 40, "holds")]
+    assert set(points.by_examples(pd.DataFrame(old), {}).examples) == {100}
+    guessed = [{**one, "correct": float(one["point"] < 20)} for one in old]
+    assert {one.low for one in points.metrics(pd.DataFrame(guessed), {})} == {None}
 
 
 def test_hotpotqa_is_asked_as_the_paper_writes_it(tmp_path):
@@ -377,9 +374,10 @@ def test_pieces_of_characters_are_not_taken_for_each_other(tmp_path):
 def test_another_seed_draws_other_clouds():
     def prompts(seed):
         asker, settings = Asker(shipped_tokenizer(), 1, 0), replace(only("points"), seed=seed)
-        own = LITTLE.parameters["points"] | {"clouds": 3}
-        setup = Setup(little(), asker, settings, words={}, text="", data={}, notes=[], own=own)
-        return {item.prompt.ids for unit in points.units(setup) for item in unit.items(unit.points, set())}
+        setup = Setup(little(), asker, settings, words={}, text="", data={}, notes=[])
+        asked = points.ask(setup, **LITTLE.parameters["points"] | {"clouds": 3})
+        units = units_of_questions(setup, [("points", one) for one in asked])
+        return {item.prompt.ids for unit in units for item in unit.items(unit.points, set())}
 
     assert prompts(0) and not prompts(0) & prompts(1)
 
