@@ -8,7 +8,7 @@ from typing import Any, Literal
 from maskwise.probes.questions import Questions
 from maskwise.records.record import FieldTypes, ProbeFields
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import Estimate
+from maskwise.scoring.estimates import SHARE, Estimate
 
 FIRST = "first model"  # among the other tables of a probe: its own of the first of several models
 Presets = tuple[Literal["quick", "default", "full", "paper"], ...]
@@ -38,6 +38,7 @@ class Figure:
     series: str | None = None
     panel: str | None = None
     guessing: float | None = None
+    unit: str = SHARE  # of a table without a column `unit`
     kind: Literal["line", "points", "diagonal", "scatter"] = "line"
     log: bool = False
 
@@ -73,9 +74,9 @@ class Probe:
 
     @property
     def paragraphs(self) -> list[str]:
-        """Of the docstring: the heading first."""
+        """Of the docstring: the heading first; indented ones are schematics and formulas."""
         first, _, rest = self.doc.strip().partition("\n")
-        return [first.rstrip("."), *(part.strip() for part in rest.split("\n\n") if part.strip())]
+        return [first.rstrip("."), *(part.strip("\n").rstrip() for part in rest.split("\n\n") if part.strip())]
 
 
 def estimates(probe: Probe, tables: Tables, first: Tables | None = None) -> list[Estimate]:

@@ -4,17 +4,20 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from maskwise.probes import PROBES, record_fields
+from maskwise.probes import FEW_SHOT_PROBES, PROBES, record_fields
 from maskwise.probes.probe import Probe, ScoreRule
 from maskwise.probes.section import Entry, Summary
 from maskwise.probes.summary import scores_shown, summarise, unknown_probe
-from maskwise.records.folder import RunOnDisk, read_run
+from maskwise.records.folder import RunOnDisk, read_run, tables_of
 from maskwise.records.manifest import Manifest
+from maskwise.records.table import Tables
 from maskwise.report.figures.drawing import pretty
+from maskwise.report.section import Section, sections
 from maskwise.scoring.scores import Score, null_score
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -56,6 +59,10 @@ class Reading:
     @property
     def is_autoregressive(self) -> bool:
         return self.manifest.model.is_autoregressive
+
+    @cached_property
+    def tables(self) -> Tables:
+        return tables_of(self.run, FEW_SHOT_PROBES)
 
     @property
     def rules(self) -> list[ScoreRule]:
@@ -168,3 +175,9 @@ def differing_settings(readings: Sequence[Reading]) -> list[str]:
     first, *others = [reading.manifest.settings for reading in readings]
     names = sorted({name for settings in (first, *others) for name in settings} - {"probes"})
     return [name for name in names if any(getattr(one, name) != getattr(first, name) for one in others)]
+
+
+def sections_of(readings: Sequence[Reading]) -> list[Section]:
+    """Of the probes of the new kind."""
+    measured = [probe.measured for probe in readings[0].probes if probe.measured is not None]
+    return sections(measured, {reading.label: reading.tables for reading in readings})

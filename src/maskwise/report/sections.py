@@ -17,6 +17,7 @@ def sections_for(readings: Sequence[Reading]) -> list[tuple[str, Section]]:
     """(probe, section) in the page's order; probes the page does not know come last."""
     summaries = [reading.summary.probes for reading in readings]
     ran = dict.fromkeys(name for found in summaries for name, entries in found.items() if entries)
+    ran = {name: None for name in ran if readings[0].probe(name).measured is None}  # the others: section.py
     probes = [probe for probe in readings[0].probes if probe.name in ran and probe.sections]
     known = [
         (probe.name, one)

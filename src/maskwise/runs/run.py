@@ -13,7 +13,7 @@ from maskwise.records.folder import RunOnDisk, tables_of
 from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.record import Record
 from maskwise.records.table import Table, Tables
-from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them
+from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them, sections_of
 from maskwise.scoring.scores import Score
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_checkpoint_folder
@@ -118,7 +118,25 @@ class Run(RunOnDisk):
         """The names that `plot` takes, in the order of the page."""
         from maskwise.report.sections import sections_for
 
-        return [section.name or probe for probe, section in sections_for([self.reading])]
+        earlier = [section.name or probe for probe, section in sections_for([self.reading])]
+        return [*earlier, *self._drawn]
+
+    @cached_property
+    def _drawn(self) -> dict[str, Any]:
+        """The figures of probes of the new kind: the first by the probe's name, others by that and their title."""
+        found: dict[str, Any] = {}
+        for one in sections_of([self.reading]):
+            for figure, title, table in one.figures:
+                found[f"{one.probe.name}: {title}" if one.probe.name in found else one.probe.name] = figure, table
+        return found
+
+    def estimates(self) -> "DataFrame":
+        """What every probe measures, a row each: probe, name, value, low, high, n, unit and so on (`Estimate`)."""
+        import pandas as pd
+
+        sections = sections_of([self.reading])
+        rows = [{"probe": s.probe.name} | one.row for s in sections for found in s.estimates.values() for one in found]
+        return pd.DataFrame(rows)
 
     def plot(self, name: str) -> "Figure":
         """The figure of a probe as the page shows it: a matplotlib figure.
@@ -127,10 +145,13 @@ class Run(RunOnDisk):
         >>> figure = mw.read_run("runs/readme").plot("mask-count")
         >>> figure.savefig("mask-count.png")
         """
+        from maskwise.report import chart
         from maskwise.report.figures.curves import draw, drawing_style
         from maskwise.report.figures.panels import panels
         from maskwise.report.sections import sections_for
 
+        if name in self._drawn:
+            return chart.draw(*self._drawn[name])
         found = {section.name or probe: section for probe, section in reversed(sections_for([self.reading]))}
         if name not in found:
             raise UserError(f"this run has no figure {name!r}{did_you_mean(name, self.figures)}")

@@ -74,7 +74,7 @@ class Estimate:
         """A value in the estimate's unit, without it: changes with their sign."""
         scaled = SCALE.get(self.unit, 1) * (value or 0.0)
         digits = 1 if self.unit in SCALE else 3
-        return f"{scaled:{'+' if self.unit == POINTS else ''}.{digits}f}"
+        return f"{scaled:{'+' if self.unit == POINTS and round(scaled, digits) else 'z'}.{digits}f}"
 
     @property
     def row(self) -> dict[str, Any]:
@@ -219,8 +219,8 @@ def curve(
             if here.empty:
                 continue
             one = share(column, here) if unit == SHARE else mean(column, here, unit)
-            row = condition | {"measure": column, "value": one.value, "low": one.low, "high": one.high, "n": one.n}
-            row |= {"tasks_low": one.tasks_low, "tasks_high": one.tasks_high}
+            row = condition | {"measure": column, "unit": unit, "value": one.value, "low": one.low, "high": one.high}
+            row |= {"n": one.n, "tasks_low": one.tasks_low, "tasks_high": one.tasks_high}
             if moved is not None and other != key and other in groups:
                 before = answers(groups[other][0], column).dropna()
                 paired = change(column, here, before) if unit == SHARE else mean(column, (here - before), unit)

@@ -12,7 +12,7 @@ from maskwise.support.version import __version__
 
 def render(template: str, **shown: Any) -> str:
     css = Markup(style("colours", "page", "prompt"))
-    return environment("report/pages").get_template(template).render(version=__version__, css=css, **shown)
+    return environment("report/pages", "report").get_template(template).render(version=__version__, css=css, **shown)
 
 
 def environment(*packages: str) -> jinja2.Environment:

@@ -18,7 +18,7 @@ from maskwise.report.figures.panels import caption_of, how_to_read, panels
 from maskwise.report.pages.drill import prompts_by_probe, records_table, small_multiples
 from maskwise.report.pages.figure_table import cell, figure_table
 from maskwise.report.pages.jinja_environment import render
-from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them
+from maskwise.report.readings import Reading, differing_settings, records_as_strangers_wrote_them, sections_of
 from maskwise.report.sections import sections_for
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.effects import headings
@@ -116,6 +116,7 @@ def build(readings: Sequence[Reading], changes: Sequence[Row] = ()) -> tuple[str
         topics=_topics(models),
         changes=compared,
         sections=shown,
+        ported=[section.view(f"s{number}") for number, section in enumerate(sections_of(readings))],
         records=records_table(readings),
         published_head=PUBLISHED_HEAD,
         notes=[f"{one.label}: {note}" if len(labels) > 1 else note for one in readings for note in one.manifest.notes],

@@ -10,7 +10,7 @@ from maskwise.probes.examples import in_words
 from maskwise.probes.section import Summary
 from maskwise.report.figures.curves import Panel
 from maskwise.report.figures.panels import panels
-from maskwise.report.readings import Reading
+from maskwise.report.readings import Reading, sections_of
 from maskwise.report.words.both_ends import difference_of_changes, judged_at_most_masks, verdict
 from maskwise.report.words.effects import LARGE, TOO_FEW, Change, Effect, by_size, effects_of
 from maskwise.report.words.mask_chart import MaskChange, changes, leading, main_entries, mask_chart
@@ -114,7 +114,10 @@ def advice_lines(readings: Sequence[Reading]) -> list[str]:
 
 def with_finding(reading: Reading) -> Summary:
     """What `maskwise diagnose --json` prints: the summary with the first sentence of its page."""
-    return structs.replace(reading.summary, finding=finding([reading]).sentence)
+    summary = reading.summary
+    found = {one.probe.name: [each.row for each in one.estimates[reading.label]] for one in sections_of([reading])}
+    more = {"estimates": found} if found else {}
+    return structs.replace(summary, finding=finding([reading]).sentence, extras=summary.extras | more)
 
 
 def _of_one(reading: Reading, panel: Panel | None) -> Finding:

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwise.probes.section import Entry, TextTable
-from maskwise.report.readings import Reading
+from maskwise.report.readings import Reading, sections_of
+from maskwise.report.section import rows_of
 from maskwise.report.words.comparison import Row
 from maskwise.report.words.published_values import PUBLISHED_HEAD, PUBLISHED_TITLE, published_rows
 from maskwise.report.words.sentences import (
@@ -101,6 +102,9 @@ def print_summary(reading: Reading, tables: bool = True, others: Sequence[Readin
         console.print(_scores(reading, console.width, tables, others))
     else:
         console.print(Text(_without_scores(reading, tables)))
+    for section in sections_of([reading]):
+        for one in section.estimates[reading.label][: None if tables else 1]:
+            console.print(Text(one_line(f"{section.probe.name}: {one}")))
     if lines := selected_tasks(summary):
         console.print(Text(lines))
     if tables:
@@ -112,7 +116,13 @@ def print_summary(reading: Reading, tables: bool = True, others: Sequence[Readin
 def _print_tables(reading: Reading, console: Console) -> None:
     """A table for each probe, the values that the paper states, and the verdicts on its claims."""
     summary = reading.summary
+    for section in sections_of([reading]):
+        for figure, title, data in section.figures:
+            name = f"{section.probe.name}: {title}" if title else section.probe.name
+            console.print(_text_table(TextTable(name, *rows_of(figure, data))))
     for name, entries in summary.probes.items():
+        if reading.probe(name).measured is not None:
+            continue
         columns = reading.probe(name).columns
         short = [entry for entry in entries if not {"example", "layer"} & entry.condition.keys()]
         if columns is not None:

@@ -1,0 +1,267 @@
+"""Every figure of the report: a table with value, low and high becomes lines or points, in one panel or several.
+
+One drawing serves light and dark: on the page its colours are CSS variables. matplotlib is imported inside the
+functions, so that reading a summary never waits for it.
+"""
+
+import io
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from maskwise.probes.one_probe import Figure
+from maskwise.records.table import Table
+from maskwise.scoring.estimates import POINTS, SHARE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+# Readers with any of the three colour blindnesses can tell them apart; marker and dash repeat the difference.
+COLOURS = ("#0072b2", "#c24e00", "#00805d", "#8a2be2", "#5a004b", "#780000", "#6b7280")
+MARKERS = "os^DvPX"
+DASHES = ("-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (5, 1.4, 1.2, 1.4)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)), "-")
+INK, SOFT, GRID, PAPER = "#1b1f24", "#59616b", "#d9dde2", "#fffffe"
+VARIABLES = {colour: f"--curve-{i}" for i, colour in enumerate(COLOURS)} | {
+    INK: "--ink",
+    SOFT: "--soft",
+    GRID: "--grid",
+    PAPER: "--paper",
+}
+WIDE, FULL, NARROW = 6.4, 10.4, 3.5  # inches; the page shows an inch as 100 pixels, so text has one size in all three
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "maskwise",
+    "text.parse_math": False,  # a model may be called `$x`
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.labelcolor": SOFT,
+    "axes.edgecolor": GRID,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": SOFT,
+    "ytick.labelcolor": SOFT,
+    "ytick.major.size": 0,
+    "text.color": INK,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # in the SVG it is text all the same
+        yield
+
+
+def draw(figure: Figure, table: Table, narrow: bool = False) -> "Canvas":
+    """The figure of a table with the columns it names, `value`, `low`, `high` and, of several models, `model`.
+
+    Bands and thick lines: intervals over questions; thin lines: over tasks (tasks_low, tasks_high).
+    """
+    with style():
+        return _draw(figure, named(figure, table), narrow)
+
+
+def named(figure: Figure, table: Table) -> Table:
+    """With each line's name and look: of several models the colour is the model, the dash the series."""
+    columns = [c for c in ("model", figure.series) if c is not None and c in table]
+    parts = [table[c].map(text_of) for c in columns]
+    looks = [part.map({name: number for number, name in enumerate(dict.fromkeys(part))}) for part in parts]
+    none = table.index.map(lambda _: 0)
+    names = parts[0] if len(parts) == 1 else parts[0] + ", " + parts[1] if parts else table.index.map(lambda _: "")
+    return table.assign(_name=names, _colour=looks[0] if looks else none, _dash=looks[-1] if looks else none)
+
+
+def _draw(figure: Figure, table: Table, narrow: bool) -> "Canvas":
+    panels = [None] if figure.panel is None else list(dict.fromkeys(table[figure.panel]))
+    names = list(dict.fromkeys(table["_name"]))
+    places = list(dict.fromkeys(table[figure.x])) if figure.kind == "points" else []
+    columns = 1 if narrow else min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    height = 0.9 + len(places) * (0.14 + 0.14 * len(names)) if places else 2.9
+    legend = [*names] if len(names) > 1 else []
+    canvas = _canvas_class()(
+        figsize=(NARROW if narrow else WIDE if columns == 1 else FULL, height * rows), layout="constrained"
+    )
+    axes = list(canvas.subplots(rows, columns, squeeze=False).flat)
+    for axis, panel in zip(axes, panels, strict=False):
+        own = table if panel is None else table[table[figure.panel] == panel]
+        for turn, name in enumerate(names):
+            line = own[own["_name"] == name]
+            if len(line):
+                _line(axis, figure, line, places, 0.7 * (turn - (len(names) - 1) / 2) / len(names))
+        _axes(axis, figure, own, places, "" if panel is None else text_of(panel))
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    if legend and figure.kind == "line" and columns == 1 and not narrow and len(legend) < 7:
+        _names_at_the_ends(axes[0], figure, table)
+    elif legend:
+        handles = {h.get_label(): h for axis in axes for h in axis.get_lines() if h.get_label() in legend}
+        shown = [textwrap.fill(name, 40) for name in handles]
+        where: dict[str, Any] = {"loc": "outside upper left", "ncols": 1 if narrow else 3}
+        canvas.legend([*handles.values()], shown, frameon=False, labelcolor=INK, **where)
+    return canvas
+
+
+@cache
+def _canvas_class() -> "type[Canvas]":
+    """Figures that a notebook shows: pyplot would teach notebooks that, but nothing here imports it."""
+    from matplotlib.figure import Figure as Canvas
+
+    class ShownFigure(Canvas):
+        def _repr_png_(self) -> bytes:
+            out = io.BytesIO()
+            self.savefig(out, format="png", dpi=120)
+            return out.getvalue()
+
+    return ShownFigure
+
+
+def _line(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], shift: float) -> None:
+    """One series of one panel. At named places, one below the other, values run from left to right."""
+    number, dash = int(rows["_colour"].iloc[0]) % 7, int(rows["_dash"].iloc[0]) % 7
+    ends = {c: _numbers(rows, c) for c in ("value", "low", "high", "tasks_low", "tasks_high")}
+    look: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[dash], "label": rows["_name"].iloc[0]}
+    look |= {"markersize": 5, "markeredgecolor": PAPER, "markeredgewidth": 0.6, "linewidth": 1.8}
+    colour = look["color"]
+    if places:
+        y = np.array([places.index(one) for one in rows[figure.x]]) + shift
+        axis.hlines(y, ends["tasks_low"], ends["tasks_high"], color=colour, linewidth=0.9)
+        axis.hlines(y, ends["low"], ends["high"], color=colour, linewidth=3.4, alpha=0.45)
+        axis.plot(ends["value"], y, linestyle="none", **look)
+        return
+    order = np.argsort(x := _numbers(rows, figure.x), kind="stable")
+    x, ends = x[order], {name: values[order] for name, values in ends.items()}
+    if figure.kind == "line":
+        axis.fill_between(x, ends["low"], ends["high"], color=colour, alpha=0.14, linewidth=0)
+        axis.plot(x, ends["value"], linestyle=DASHES[dash], **look)
+    else:
+        axis.vlines(x, ends["low"], ends["high"], color=colour, linewidth=3, alpha=0.35)
+        axis.plot(x, ends["value"], linestyle="none", **look)
+    axis.vlines(x, ends["tasks_low"], ends["tasks_high"], color=colour, linewidth=0.8, alpha=0.8)
+
+
+def _axes(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], title: str) -> None:
+    unit, value = unit_of(figure, rows), axis.xaxis if places else axis.yaxis
+    if title:
+        axis.set_title(textwrap.fill(title, 44))
+    if unit in (SHARE, POINTS):
+        sign = "+" if unit == POINTS else ""
+        value.set_major_formatter(
+            lambda v, _: (f"{100 * v:{sign if v else ''}.3g}" + " %" * (not sign)).replace("-", "−")
+        )
+    if unit == SHARE and np.nanmax(_numbers(rows, "value"), initial=0) > 0.5:
+        (axis.set_xlim if places else axis.set_ylim)(min(0, np.nanmin(_numbers(rows, "value"))) - 0.02, 1.03)
+    elif unit == POINTS:
+        (axis.axvline if places else axis.axhline)(0, color=SOFT, linewidth=0.9)
+    if figure.guessing is not None:
+        (axis.axvline if places else axis.axhline)(figure.guessing, color=SOFT, linestyle=":", linewidth=1)
+        at = (figure.guessing, 1.0) if places else (1.0, figure.guessing)
+        axis.annotate(
+            "guessing",
+            at,
+            (2, 2) if places else (0, 2),
+            xycoords=axis.get_xaxis_transform() if places else axis.get_yaxis_transform(),
+            textcoords="offset points",
+            ha="left" if places else "right",
+            fontsize=8,
+            color=SOFT,
+        )
+    if places:
+        axis.set_yticks(range(len(places)), [textwrap.fill(text_of(one), 22) for one in places])
+        axis.set_ylim(len(places) - 0.5, -0.5)
+        axis.set(xlabel=figure.y)
+        return
+    if figure.kind == "diagonal":
+        axis.axline((0, 0), (1, 1), color=SOFT, linestyle=":", linewidth=1)
+        axis.xaxis.set_major_formatter(lambda v, _: f"{100 * v:.3g} %")
+    elif figure.log:
+        axis.set_xscale("symlog", linthresh=2)
+    ticks = sorted(set(_numbers(rows, figure.x).tolist()))
+    if figure.kind == "line" and len(ticks) < 10:
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
+    axis.set(xlabel=figure.label, ylabel=figure.y)
+
+
+def _names_at_the_ends(axis: "Axes", figure: Figure, table: Table) -> None:
+    """The name of each line beside its last value, at least a line's height apart."""
+    last = table.sort_values(figure.x, kind="stable").groupby("_name", sort=False).tail(1).sort_values("value")
+    low, high = axis.get_ylim()
+    least, before = 0.07 * (high - low), -np.inf
+    for name, colour, value in zip(last["_name"], last["_colour"], last["value"], strict=True):
+        before = max(float(value), before + least)
+        axis.annotate(
+            textwrap.fill(name, 24),
+            (1.01, before),
+            xycoords=axis.get_yaxis_transform(),
+            va="center",
+            color=COLOURS[int(colour) % 7],
+            annotation_clip=False,
+        )
+
+
+def unit_of(figure: Figure, table: Table) -> str:
+    units = set(table["unit"]) if "unit" in table else {figure.unit}
+    return units.pop() if len(units) == 1 else ""
+
+
+def text_of(value: Any) -> str:
+    """A name or a number on one line, without control characters."""
+    if isinstance(value, float | np.floating):
+        return f"{value:g}"
+    return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
+
+
+def _numbers(rows: Table, column: str) -> np.ndarray:
+    """As floats: nan where there is none."""
+    if column not in rows:
+        return np.full(len(rows), np.nan)
+    return np.array([np.nan if one is None else float(one) for one in rows[column]])
+
+
+# As files and on the page
+
+
+def svg(canvas: "Canvas") -> str:
+    out = io.StringIO()
+    with style():
+        canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)
+
+
+def inline(canvas: "Canvas", prefix: str, label: str) -> Markup:
+    """A drawing as part of the page: CSS variables for colours, ids made unique, `label` for screen readers."""
+    text = svg(canvas)
+    text = text[text.index("<svg") :]
+    for found, new in (
+        (r'\bid="', f'id="{prefix}-'),
+        (r'href="#', f'href="#{prefix}-'),
+        (r"url\(#", f"url(#{prefix}-"),
+    ):
+        text = re.sub(found, new, text)
+    for colour, variable in VARIABLES.items():
+        text = text.replace(colour, f"var({variable})")
+    view = re.search(r'viewBox="[^"]*"', text)
+    assert view is not None
+    return Markup(f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + text[text.index(">") + 1 :])
