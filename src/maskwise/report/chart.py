@@ -36,6 +36,13 @@ VARIABLES = {colour: f"--curve-{i}" for i, colour in enumerate(COLOURS)} | {
     PAPER: "--paper",
 }
 WIDE, FULL, NARROW = 6.4, 10.4, 3.5  # inches; the page shows an inch as 100 pixels, so text has one size in all three
+WORDS = {
+    "correct": "accuracy",
+    "nll": "negative log-likelihood (nats)",
+    "nll_allowed": "of it for the format (nats)",
+    "nll_choice": "of it for the content (nats)",
+    "entropy": "entropy (nats)",
+}
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "maskwise",
@@ -227,7 +234,8 @@ def unit_of(figure: Figure, table: Table) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A name or a number on one line, without control characters."""
+    """A name or a number on one line, without control characters; columns of tables in words."""
+    value = WORDS.get(value, value) if isinstance(value, str) else value
     if isinstance(value, float | np.floating):
         return f"{value:g}"
     return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())

@@ -12,7 +12,7 @@ from maskwise.probes.one_probe import FIRST, Figure, Probe, estimates, of_releva
 from maskwise.records.table import Table, Tables
 from maskwise.report import chart
 from maskwise.report.chart import text_of
-from maskwise.scoring.estimates import NATS, POINTS, SCALE, SHARE, Estimate
+from maskwise.scoring.estimates import POINTS, SHARE, Estimate, in_unit
 
 KNOWN = {"model", "measure", "unit", "value", "low", "high", "n", "p", "tasks_low", "tasks_high"}
 KNOWN |= {"change", "change_low", "change_high"}
@@ -126,13 +126,8 @@ def _none(value: Any) -> bool:
     return value is None or bool(isinstance(value, float) and np.isnan(value))
 
 
-def _number(value: Any, unit: str, signed: bool = False) -> str:
-    digits = 1 if unit in SCALE else 2 if unit == NATS else 3
-    return f"{SCALE.get(unit, 1) * value:{'+' if signed or unit == POINTS else ''}z.{digits}f}"
-
-
 def _between(low: Any, high: Any, unit: str, signed: bool = False) -> str:
-    return "" if _none(low) or _none(high) else f"{_number(low, unit, signed)} to {_number(high, unit, signed)}"
+    return "" if _none(low) or _none(high) else f"{in_unit(low, unit, signed)} to {in_unit(high, unit, signed)}"
 
 
 def _interval(value: Any, low: Any, high: Any, unit: str, signed: bool = False) -> str:
@@ -140,7 +135,7 @@ def _interval(value: Any, low: Any, high: Any, unit: str, signed: bool = False) 
     if _none(value):
         return ""
     between = _between(low, high, unit, signed)
-    return f"{_number(value, unit, signed)} {unit}".rstrip() + (f" ({between})" if between else "")
+    return f"{in_unit(value, unit, signed)} {unit}".rstrip() + (f" ({between})" if between else "")
 
 
 def sections(probes: Sequence[Any], runs: Mapping[str, Tables]) -> list[Section]:

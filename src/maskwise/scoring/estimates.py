@@ -72,13 +72,18 @@ class Estimate:
 
     def text(self, value: float | None) -> str:
         """A value in the estimate's unit, without it: changes with their sign."""
-        scaled = SCALE.get(self.unit, 1) * (value or 0.0)
-        digits = 1 if self.unit in SCALE else 3
-        return f"{scaled:{'+' if self.unit == POINTS and round(scaled, digits) else 'z'}.{digits}f}"
+        return in_unit(value or 0.0, self.unit)
 
     @property
     def row(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def in_unit(value: float, unit: str, signed: bool = False) -> str:
+    """A number in a unit, without the unit; changes in points always have a sign."""
+    digits = 1 if unit in SCALE else 3
+    scaled = round(SCALE.get(unit, 1) * value, digits)
+    return f"{scaled:{'+' if scaled and (signed or unit == POINTS) else ''}z.{digits}f}"
 
 
 # Tables
