@@ -8,13 +8,10 @@ import pytest
 from helpers.known import shipped_tokenizer, with_parameters
 from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_llada
-from maskwise.probes import PROBES
+from maskwise.probes import FEW_SHOT_PROBES, PROBES
+from maskwise.probes.library import marginals, order, total_correlation
 from maskwise.probes.paces import paces
-from maskwise.probes.summary import summarise
-from maskwise.records.folder import RECORDS, read_run
-from maskwise.report.pages.page import write_page
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
+from maskwise.records.folder import RECORDS, read_run, tables_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, fit_to_model
 from maskwise.support.errors import UserError
@@ -78,35 +75,20 @@ def test_drawn_orders_depend_on_the_seed_and_not_on_the_batch(run, model, tmp_pa
     assert orders(run)[0] != orders(run)[1] and orders(other) != orders(run)
 
 
-def test_summaries_are_means_of_what_was_recorded(run):
-    summary = summarise(run)
-    for probe, name in (("marginals", "tv_unigram"), ("total-correlation", "tc"), ("order", "tau")):
-        for entry in summary["probes"][probe]:
-            output = [
-                r["evidence"][name] for r in run.records if r["probe"] == probe and r["condition"] == entry["condition"]
-            ]
-            assert entry[name] == pytest.approx(np.mean(output))
-            assert entry[f"{name}_low"] <= entry[name] <= entry[f"{name}_high"]
-    last = [e for e in summary["probes"]["marginals"] if e["condition"]["distance"] == GAP["masks"]]
-    assert last and all("tv_next" not in entry for entry in last)
-
-
-def test_the_page_shows_them(run, tmp_path):
-    page = write_page(read_all([run.folder]), tmp_path).read_text()
-    for title in (
-        "Do distant masks become alike?",
-        "How much do two masks know of each other?",
-        "In which order does it write?",
-    ):
-        assert title in page
-    assert "global AR-ness@1" in page and "far from the text the model is less sure" in page
-
-
-def test_the_terminal_shows_what_each_probe_measures(run, capsys):
-    print_summary(read_all([run.folder])[0])
-    shown = capsys.readouterr().out
-    for heading in ("to unigram", "forth", "global@1", "verdict"):
-        assert heading in shown
+def test_figures_are_means_of_what_was_recorded(run):
+    tables = tables_of(run, FEW_SHOT_PROBES)
+    for probe, name in ((marginals, "tv_unigram"), (total_correlation, "tc"), (order, "tau")):
+        table = tables[probe.NAME]
+        assert probe.metrics(table, tables)
+        for figure in probe.PROBE.figures:
+            drawn = figure.data(table, tables)
+            assert {"value", "low", "high", "n", figure.x, figure.series or "n", figure.panel or "n"} <= {
+                *drawn.columns
+            }
+            for row in drawn[drawn.measure == name].to_dict("records"):
+                key = {entry: row[entry] for entry in probe.PROBE.condition}
+                own = [r["evidence"][name] for r in run.records if r["probe"] == probe.NAME and r["condition"] == key]
+                assert row["value"] == pytest.approx(np.mean(own)) and row["low"] <= row["value"] <= row["high"]
 
 
 def test_what_cannot_be_asked_is_said(model, tmp_path):

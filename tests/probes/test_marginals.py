@@ -1,6 +1,7 @@
 """Marginals by distance and total correlation, on a Markov source where both are known in closed form."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -10,9 +11,8 @@ from helpers.oracle import oracle
 from helpers.tiny import tiny_llada
 from maskwise.probes.answers.distant_masks import common_tokens, compare_rows, text_frequencies
 from maskwise.probes.answers.pair_correlation import correlate, pair_correlation
-from maskwise.probes.library.marginals import conditions
 from maskwise.probes.probe import Asker
-from maskwise.probes.text import Gap, cut_text, gap_items
+from maskwise.probes.text import cut_text, with_gap
 from maskwise.tasks.markov_source import small_chain
 from maskwise.tasks.prompts import Prompt
 
@@ -80,31 +80,21 @@ def test_rows_are_those_of_asking_one_at_a_time():
 def test_pieces_of_text_become_gaps():
     tokenizer = shipped_tokenizer()
     text = "A plain sentence about ships and weather, said again and again. " * 20
-    gap = Gap(before=8, masks=6, after=4)
-    pieces = cut_text(tokenizer, text, gap.length, 5)
-    assert len(pieces) == 5 and all(len(piece) == 18 for piece in pieces)
-    assert cut_text(tokenizer, "too short", gap.length, 5) == []
-    asker, asked = Asker(tokenizer, tokenizer.mask_token_id, 0), conditions((1, 6, 9), gap)
-    items = list(gap_items(asker, "marginals", pieces, gap, asked, 1)(range(2), set()))
-    assert [item.condition for item in items[:4]] == [
-        {"suffix": "none", "distance": 1},
-        {"suffix": "none", "distance": 6},
-        {"suffix": "visible", "distance": 1},
-        {"suffix": "visible", "distance": 6},
-    ]
-    for item in items:
-        piece = pieces[item.key[2]]
-        row = item.prompt.row
-        assert item.prompt.ids[row] == tokenizer.mask_token_id and item.prompt.answer_id == piece[row]
-        assert row == 8 + item.condition["distance"] - 1
-        assert item.prompt.ids[14:] == (piece[14:] if item.condition["suffix"] == "visible" else ())
-    done = {items[0].key}
-    assert len(list(gap_items(asker, "marginals", pieces, gap, asked, 1)(range(2), done))) == 7
+    before, masks, length = 8, 6, 18
+    pieces = cut_text(tokenizer, text, length, 5)
+    assert len(pieces) == 5 and all(len(piece) == length for piece in pieces)
+    assert cut_text(tokenizer, "too short", length, 5) == []
+    asker = Asker(tokenizer, tokenizer.mask_token_id, 0)
+    for piece, distance, shown in product(pieces, (1, 6), (False, True)):
+        prompt = with_gap(asker, piece, before, masks, distance, shown)
+        assert prompt.row == 8 + distance - 1 and prompt.ids[:8] == piece[:8]
+        assert prompt.ids[8:14] == (tokenizer.mask_token_id,) * 6 and prompt.answer_id == piece[prompt.row]
+        assert prompt.ids[14:] == (piece[14:] if shown else ())
     frequencies = text_frequencies(tokenizer, text, len(tokenizer))
     assert float(frequencies.sum()) == pytest.approx(1)
     wrapped = text.replace(" and ", "\nand\n\n")  # how a file breaks its lines changes neither pieces nor frequencies
     assert torch.equal(text_frequencies(tokenizer, wrapped, len(tokenizer)), frequencies)
-    assert cut_text(tokenizer, wrapped, gap.length, 5) == pieces
+    assert cut_text(tokenizer, wrapped, length, 5) == pieces
     assert tokenizer.eos_token_id in common_tokens(frequencies, tokenizer.eos_token_id).tolist()
 
 
@@ -133,20 +123,12 @@ def test_independent_places_have_no_correlation():
     assert forth == pytest.approx(0, abs=1e-6) and back == pytest.approx(0, abs=1e-6)
 
 
-def test_the_probes_pairs_begin_at_the_first_mask_and_do_not_depend_on_the_batch():
+def test_correlations_do_not_depend_on_the_batch():
     tokenizer = shipped_tokenizer()
     model = tiny_llada(vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
     pieces = cut_text(tokenizer, "Ships sail in any weather, and some come home late. " * 9, 20, 2)
-    asker, asked = Asker(tokenizer, model.mask_id, 0), [{"distance": 1}, {"distance": 3}]
-    items = list(gap_items(asker, "total-correlation", pieces, Gap(8, 8, 4), asked, 0)(range(2), set()))
-    assert [item.condition["distance"] for item in items] == [
-        1,
-        3,
-        1,
-        3,
-    ]  # the eighth mask after the first is not there
-    together = correlate(model, [item.prompt for item in items], seed=0, samples=8)
-    alone = [correlate(model, [item.prompt], seed=0, samples=8)[0] for item in items]
-    for one, other, item in zip(together, alone, items, strict=True):
-        assert one == other
-        assert one.evidence["tc"] >= 0 and item.prompt.ids[item.prompt.row] == model.mask_id
+    asker = Asker(tokenizer, model.mask_id, 0)
+    prompts = [with_gap(asker, piece, 8, 8, 1 + apart) for piece in pieces for apart in (1, 3)]
+    together = correlate(model, prompts, seed=0, samples=8)
+    assert together == [correlate(model, [prompt], seed=0, samples=8)[0] for prompt in prompts]
+    assert all(one.evidence["tc"] >= 0 for one in together)

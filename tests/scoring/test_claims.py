@@ -6,47 +6,16 @@ from scipy import stats
 
 from helpers.records import record as plain_record
 from maskwise.probes import PROBES
-from maskwise.probes.library.marginals import ALIKE
 from maskwise.probes.summary import claims_of
 from maskwise.scoring.claims import holm, judged, p_value, verdict
-from maskwise.scoring.intervals import none_seen
 
 MASKS = 16
-PIECES = 8
-MIDDLE = (PIECES - 1) / 2  # the pieces' mean number
-
-
-def reach(values):
-    """Half the width of Student's interval of a mean."""
-    return stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
 
 
 def record(probe, point, condition, evidence=None, **more):
     base = {"probe": probe, "task": "text", "point": point, "condition": condition, "masks": MASKS, "correct": False,
             "confidence": 0.5, "entropy": 1.0, "evidence": evidence or {}}  # fmt: skip
     return plain_record(**(base | more))
-
-
-def gaps(entropy, confidence, tv_next, mode_common):
-    """Each measure is a function of (suffix, distance, piece)."""
-    found = []
-    for suffix in ("none", "visible"):
-        for d in (1, 2, 4, 8, 12, 15, 16):
-            for piece in range(PIECES):
-                evidence = {"tv_unigram": 0.5, "common": 0.5, "mode_common": mode_common(suffix, d, piece)}
-                if d < MASKS:
-                    evidence["tv_next"] = tv_next(suffix, d, piece)
-                found.append(
-                    record(
-                        "marginals",
-                        piece,
-                        {"suffix": suffix, "distance": d},
-                        evidence,
-                        entropy=entropy(suffix, d, piece),
-                        confidence=confidence(suffix, d, piece),
-                    )
-                )
-    return found
 
 
 def claims(records):
@@ -73,96 +42,8 @@ def test_an_interval_beyond_what_is_asked_holds_and_beyond_nothing_alone_is_in_d
     assert verdict(0.7, 0.9, nothing=0.8, asked=0.5) == "inconclusive"
 
 
-def test_a_source_that_fades_into_frequencies_confirms_the_second_claim():
-    def nearest_text(suffix, d):
-        return min(d, MASKS + 1 - d) if suffix == "visible" else d
-
-    found = named(
-        claims(
-            gaps(
-                entropy=lambda suffix, d, piece: 3 - (2 + 0.01 * piece) / nearest_text(suffix, d),
-                confidence=lambda suffix, d, piece: 0.2 + (0.7 + 0.01 * piece) / d,
-                tv_next=lambda suffix, d, piece: (0.5 + 0.01 * piece) / d,
-                mode_common=lambda suffix, d, piece: float(d > 2),
-            )
-        )
-    )
-    assert {name: claim["verdict"] for name, claim in found.items()} == dict.fromkeys(
-        ("far-unsure", "far-doubtful", "grow-alike", "far-identical", "far-frequent", "middle-unsure"), "holds"
-    )
-    # Far is 8, 12 and 15 of 16 masks; the piece's own level cancels in the difference.
-    fall = 1 - np.mean([1 / 8, 1 / 12, 1 / 15])
-    differences = [(2 + 0.01 * piece) * fall for piece in range(PIECES)]
-    assert found["far-unsure"]["value"] == pytest.approx(np.mean(differences))
-    assert found["far-unsure"]["high"] - found["far-unsure"]["value"] == pytest.approx(reach(differences))
-    far = [np.mean([(0.5 + 0.01 * piece) / d for d in (8, 12, 15)]) for piece in range(PIECES)]
-    assert found["far-identical"]["value"] == pytest.approx(np.mean(far)) and found["far-identical"]["asked"] == ALIKE
-    assert found["far-identical"]["high"] == pytest.approx(np.mean(far) + reach(far))
-    # With text on both sides: the middle (8 of 16) against both ends.
-    assert found["middle-unsure"]["value"] == pytest.approx((2 + 0.01 * MIDDLE) * (1 - 1 / 8))
-
-
-def test_a_source_that_is_as_sure_everywhere_refutes_it():
-    draws = np.random.default_rng(0)
-    noise = lambda suffix, d, piece: float(draws.normal(1, 0.1))  # noqa: E731
-    found = named(claims(gaps(noise, noise, noise, lambda suffix, d, piece: 0.0)))
-    assert {claim["verdict"] for claim in found.values()} <= {"rejected", "inconclusive"}, found
-    assert found["far-identical"]["verdict"] == "rejected"  # about 1, and less than .1 is asked
-    surer = named(claims(gaps(lambda suffix, d, piece: 1 / d + 0.01 * piece, noise, noise, noise)))
-    assert surer["far-unsure"]["verdict"] == "inconclusive"  # the pieces agree, and nothing bounds an entropy
-    surer = named(claims(gaps(lambda suffix, d, piece: (1 + 0.1 * piece) / d, noise, noise, noise)))
-    assert surer["far-unsure"]["verdict"] == "rejected"
-
-
-def test_pairs_and_orders():
-    pairs = [
-        record("total-correlation", piece, {"distance": d}, {"tc": tc + 0.01 * piece})
-        for piece in range(PIECES)
-        for d, tc in ((1, 0.5), (8, 0.0))
-    ]
-    measured = {"low-confidence": (0.9, 0.5), "random": (0.0, 0.2)}
-    orders = [
-        record("order", piece, {"rule": rule}, {"tau": tau + 0.01 * piece, "global1": first + 0.01 * piece})
-        for piece in range(PIECES)
-        for rule, (tau, first) in measured.items()
-    ]
-    found = named(claims(pairs + orders))
-    assert found["coupled"]["value"] == pytest.approx(0.5 + 0.01 * MIDDLE) and found["coupled"]["verdict"] == "holds"
-    assert (
-        found["reading-order"]["value"] == pytest.approx(0.9 + 0.01 * MIDDLE)
-        and found["reading-order"]["verdict"] == "holds"
-    )
-    harmonic = sum(1 / n for n in range(1, MASKS + 1)) / MASKS
-    assert found["leftmost-first"]["nothing"] == pytest.approx(harmonic)
-    assert found["leftmost-first"]["verdict"] == "in direction"  # above chance, below .7
-
-
-def test_values_that_never_vary_and_have_no_bounds_are_inconclusive():
-    flat = [record("total-correlation", piece, {"distance": 1}, {"tc": 0.3}) for piece in range(PIECES)]
-    assert named(claims(flat))["coupled"]["verdict"] == "inconclusive"
-    same = [record("order", piece, {"rule": "low-confidence"}, {"tau": 1.0, "global1": 1.0}) for piece in range(30)]
-    found = named(claims(same))
-    assert found["reading-order"]["low"] == pytest.approx(1 - 2 * none_seen(30)) and found["reading-order"]["high"] == 1
-    assert found["leftmost-first"]["low"] == pytest.approx(1 - none_seen(30))
-
-
 def test_runs_without_these_probes_have_no_claims():
     assert claims([record("mask-count", 0, {"masks": 2})]) == []
-
-
-def test_shares_that_never_vary_get_exact_bounds():
-    flat = lambda suffix, d, piece: 0.5  # noqa: E731
-    found = named(claims(gaps(flat, flat, flat, lambda suffix, d, piece: float(d > 1))))
-    assert found["far-frequent"]["value"] == 1 and found["far-frequent"]["high"] == pytest.approx(1)
-    assert found["far-frequent"]["low"] == pytest.approx(0.05 ** (1 / PIECES))  # all of them
-
-
-def test_unfinished_and_older_runs_leave_claims_out():
-    whole = gaps(*[lambda suffix, d, piece: 0.5] * 4)
-    near_only = [one for one in whole if one["condition"] == {"suffix": "none", "distance": 1}]
-    assert claims(near_only) == []
-    older = [one | {"evidence": {k: v for k, v in one["evidence"].items() if k != "mode_common"}} for one in whole]
-    assert set(named(claims(whole))) - set(named(claims(older))) == {"far-frequent"}
 
 
 # Holm's procedure
@@ -272,7 +153,7 @@ DISTRACTED = {
     },
 }
 OF_PAPER_A = {
-    "distance-costs", "masks-cost", "fillers-cost-less", "gap-grows", "steps-recover", "surest-first-best",
+    "distance-costs", "masks-cost", "fillers-cost-less", "steps-recover", "surest-first-best",
     "masks-lower-all", "masks-lower-near", "near-best-right", "near-best-middle", "near-best-left",
 }  # fmt: skip
 
@@ -285,7 +166,6 @@ def test_a_distracted_local_model_confirms_the_first_paper():
     # The least-squares line through (0, .95), (20, .7), (40, .5) falls by .45 over 40.
     assert found["distance-costs"]["value"] == pytest.approx(0.45)
     assert found["fillers-cost-less"]["value"] == pytest.approx(0.4 - 0.05)
-    assert found["gap-grows"]["value"] == pytest.approx((0.9 - 0.6) - (0.95 - 0.9))
     assert found["steps-recover"]["value"] == pytest.approx(0.4)
     assert found["surest-first-best"]["value"] == pytest.approx(0.2)
     assert found["masks-lower-all"]["value"] == pytest.approx((0.1 + 0.4) / 2)

@@ -2,18 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from maskwise.probes.probe import with_nll
 from maskwise.probes.section import Entry
 from maskwise.records.record import Condition, Record, condition_text
 from maskwise.scoring.intervals import Estimate, mean_over_tasks
 
 TIMES_INPUT = "_times_input"  # ends the names of gradient x input in the evidence of records
 GRADIENT_INPUT = "gradient_input"  # its name in entries
-
-
-def measured_besides(entry: Entry, group: Sequence[Record]) -> list[Entry]:
-    """NAME, NAME_low and NAME_high of everything the records of one condition measured, and the NLL."""
-    return [one.changed(**evidence_means(group)) for one in with_nll(entry, group)]
 
 
 def evidence_means(group: Sequence[Record]) -> dict[str, float | None]:

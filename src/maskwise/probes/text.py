@@ -1,14 +1,12 @@
 """Prose for the probes that read it: passages that end in a whole word, and pieces of tokens with a gap of masks."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from maskwise.probes.probe import Asker, ItemMaker, Setup, items_of
-from maskwise.records.record import Condition
+from maskwise.probes.probe import Asker, Setup
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_text
 from maskwise.tasks.prompts import Prompt, name_of, unknown_id
@@ -55,58 +53,28 @@ def passages(text: str, count: int, words: int) -> list[Passage]:
     return found
 
 
-# Pieces with a gap
+# Pieces with a gap of masks
 
-GAP = {"pieces": 20, "before": 64, "masks": 64, "after": 32}
 QUICK_GAP = {"pieces": 6, "before": 32, "masks": 32, "after": 16}
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A piece of text with a gap: `before` tokens are visible, `masks` are hidden, `after` follow."""
-
-    before: int = 64
-    masks: int = 64
-    after: int = 32
-
-    @property
-    def length(self) -> int:
-        return self.before + self.masks + self.after
-
-
-def gap_of(own: Mapping[str, Any]) -> Gap:
-    return Gap(own["before"], own["masks"], own["after"])
-
-
-def gap_pieces(setup: Setup, probe: str) -> list[tuple[int, ...]]:
+def gap_pieces(setup: Setup, probe: str, pieces: int, length: int) -> list[tuple[int, ...]]:
     """The pieces a probe asks about; what the text does not hold is noted."""
-    length, count = gap_of(setup.own).length, setup.own["pieces"]
-    pieces = cut_text(setup.asker.tokenizer, setup.text, length, count)
-    if not pieces:
+    found = cut_text(setup.asker.tokenizer, setup.text, length, pieces)
+    if not found:
         setup.note(f"{probe} was not run: it needs a text of {length} tokens; give one with --text")
-    elif len(pieces) < count:
-        setup.note(f"{probe}: the text holds {len(pieces)} pieces, {count} were asked for")
-    return pieces
+    elif len(found) < pieces:
+        setup.note(f"{probe}: the text holds {len(found)} pieces, {pieces} were asked for")
+    return found
 
 
-def gap_items(
-    asker: Asker,
-    probe: str,
-    pieces: Sequence[tuple[int, ...]],
-    gap: Gap,
-    conditions: Sequence[Condition],
-    from_the_first: int,
-) -> ItemMaker:
-    """Each piece with its gap masked; the row asked is "distance" places after the first mask, or `from_the_first`
-    fewer. With the "suffix" visible, what follows the gap is shown."""
-
-    def made(point: int, condition: Condition) -> tuple[Prompt, str]:
-        piece, row = pieces[point], gap.before + int(condition["distance"]) - from_the_first
-        end = piece[gap.before + gap.masks :] if condition.get("suffix") == "visible" else ()
-        ids = (*piece[: gap.before], *[asker.mask] * gap.masks, *end)
-        return Prompt(ids, row, piece[row], gap.masks), asker.tokenizer.decode([piece[row]])
-
-    return items_of(probe, TASK, conditions, made)
+def with_gap(
+    asker: Asker, piece: Sequence[int], before: int, masks: int, distance: int, after_shown: bool = False
+) -> Prompt:
+    """The piece with masks after its first tokens, asked at the mask that is so far from them (1 is the next)."""
+    row = before + distance - 1
+    end = piece[before + masks :] if after_shown else ()
+    return Prompt((*piece[:before], *[asker.mask] * masks, *end), row, piece[row], masks)
 
 
 def cut_text(tokenizer: Any, text: str, length: int, count: int) -> list[tuple[int, ...]]:

@@ -30,7 +30,6 @@ from maskwise.scoring import intervals
 from maskwise.scoring.contrasts import Answers, ConditionWeights
 from maskwise.scoring.intervals import Bounds, Estimate, stratified_mean
 from maskwise.scoring.scores import LEAST_SKILL
-from maskwise.support.grouping import grouped
 from maskwise.support.typed import Typed
 from maskwise.tasks.episodes import CHANCE
 
@@ -251,20 +250,3 @@ def by_point(
     for record in records:
         found[record.point][kind(record)].append(value(record))
     return [dict(kinds) for _, kinds in sorted(found.items())]
-
-
-def means_by_point(records: Sequence[Record], name: str) -> dict[int, float]:
-    """The mean of a field, or of a piece of evidence, for each point; nan where a record does not hold it."""
-
-    def value(record: Record) -> float:
-        found = record.evidence.get(name, record.get(name))
-        return math.nan if found is None else found
-
-    found = grouped((record.point, value(record)) for record in records)
-    return {point: float(np.mean(values)) for point, values in sorted(found.items())}
-
-
-def differences(here: Sequence[Record], there: Sequence[Record], name: str) -> list[float]:
-    """The mean here minus that there, for each point."""
-    means, others = means_by_point(here, name), means_by_point(there, name)
-    return [mean - others[point] for point, mean in means.items() if point in others]

@@ -1,118 +1,100 @@
-"""order: in which order a model fills its canvas, one token per step, under several unmasking strategies.
+"""Order: in which order does the model fill its masks, one token a step?
 
-After claim 3 of Sun, Wen and Wang (arXiv 2510.03289). `answers/unmasking_order.py` defines the measures. Condition:
-{"rule": "margin"}; evidence {"tau", "global1", "global4", "local1", "local4"}.
+    left to right  t t t t 1 2 3 4 5 6
+    as written     t t t t 1 2 5 3 4 6
+
+A piece of prose is continued greedily under several strategies; random shows what no preference looks like.
+
+Kendall's tau is 1 from left to right, -1 from right to left and 0 at random. Global AR-ness@k is the share of steps
+that fill one of the k leftmost masks (with n masks in random order H_n / n for k = 1), local AR-ness@k that of the
+steps that extend a run of k steps, each one place to the right of the one before.
+
+The second paper (arXiv 2510.03289): confidence falls with the distance from the text, so the reliable order is close to
+left to right. Reported elsewhere: global AR-ness@1 of LLaDA-8B is .73, of Dream-7B .92. "Close" is a tau above .5 and
+AR-ness@1 above .7 by us.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
-from maskwise.probes.evidence import measured_besides
-from maskwise.probes.probe import BY_BLOCKS, NO_MASK_TOKEN, Probe, Setup, Unit, units_for
-from maskwise.probes.section import Entry, Point, Section, Shown, as_share, in_unit
-from maskwise.probes.text import GAP, QUICK_GAP, TASK, gap_of, gap_pieces
-from maskwise.records.record import Condition, Record
-from maskwise.scoring.claims import Claim, judged
+import numpy as np
+import scipy  # scipy.special, which takes a moment to import, is imported when it is first used
+
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Points, Questions
+from maskwise.probes.text import QUICK_GAP, TASK, gap_pieces
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import SHARE, Estimate, answers, curve, mean
 from maskwise.tasks.prompts import Prompt
 
 NAME = "order"
-EULER = 0.5772156649015329  # of the harmonic numbers
-STRATEGIES = ("low-confidence", "margin", "entropy", "random")  # random: what no preference looks like
+STRATEGIES = ("low-confidence", "margin", "entropy", "random")
 CLOSE_TAU = 0.5  # three of four pairs of tokens in reading order
-CLOSE_ARNESS = 0.7  # LLaDA-8B has .73 (reported elsewhere)
-DECODING_COST = 4
+CLOSE_ARNESS = 0.7
+MEASURES = {
+    "tau": "Kendall's tau",
+    "global1": "global AR-ness@1",
+    "global4": "global AR-ness@4",
+    "local1": "local AR-ness@1",
+    "local4": "local AR-ness@4",
+}
 
 
-def units(setup: Setup) -> Iterator[Unit]:
+def ask(
+    setup: Setup, pieces: int = 20, before: int = 64, masks: int = 64, after: int = 32, tokens: int = 32
+) -> Iterator[Questions]:
+    """The pieces are those of the other two probes of prose, so that they can be compared."""
     from maskwise.probes.answers.unmasking_order import watch_order
 
-    pieces, gap, tokens = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["tokens"]
-    if not pieces:
-        return
+    found = gap_pieces(setup, NAME, pieces, before + masks + after)
 
-    def made(point: int, _: Condition) -> tuple[Prompt, str]:
-        """The beginning of a piece, to be continued."""
-        ids = (*pieces[point][: gap.before], *[setup.asker.mask] * tokens)
-        right = pieces[point][gap.before]
-        return Prompt(ids, gap.before, right, tokens), setup.asker.tokenizer.decode([right])
+    def prompt(point: int, condition: Mapping[str, Any]) -> Prompt:
+        piece = found[point]
+        return Prompt((*piece[:before], *[setup.asker.mask] * tokens), before, piece[before], tokens)
 
-    for rule in STRATEGIES:
-        answer = partial(watch_order, rule=rule, seed=setup.settings.seed)
-        yield from units_for(NAME, TASK, len(pieces), [{"rule": rule}], made, answer, DECODING_COST)
+    for rule in STRATEGIES if found else ():
+        answering = partial(watch_order, rule=rule, seed=setup.settings.seed)
+        yield Questions(Points(TASK, range(len(found))), [{"rule": rule}], prompt, answering=answering, cost=4)
 
 
-def claims(records: Sequence[Record]) -> list[Claim]:
-    """The reliable order is close to left to right."""
-    chosen = [record for record in records if record.condition["rule"] == "low-confidence"]
-    if not chosen:  # an unfinished run
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    """Of the order by confidence."""
+    own = table[table.rule == STRATEGIES[0]]
+    if own.empty:  # an unfinished run
         return []
-    at_random = _leftmost_at_random(chosen[0]["masks"])
-    return [
-        judged("reading-order", "the order by confidence is close to left to right", "Kendall's tau",
-               [record.evidence["tau"] for record in chosen], "", asked=CLOSE_TAU, bounds=(-1, 1)),
-        judged("leftmost-first", "most steps take the leftmost mask", "global AR-ness@1",
-               [record.evidence["global1"] for record in chosen], "share", nothing=at_random, asked=CLOSE_ARNESS,
-               bounds=(0, 1)),
-    ]  # fmt: skip
-
-
-def _leftmost_at_random(places: int) -> float:
-    """How often the leftmost of the masks left is taken if each is as likely: the mean of 1/n. A stranger's record may
-    state any number of them."""
-    harmonic = sum(1 / n for n in range(1, places + 1)) if places <= 10_000 else math.log(places) + EULER
-    return harmonic / max(places, 1)
-
-
-def _by_strategy(shown: Shown) -> dict[str, Entry]:
-    entries = {entry.condition["rule"]: entry for entry in shown.entries(NAME)}
-    return {rule: entries[rule] for rule in STRATEGIES if rule in entries}
-
-
-def _points(shown: Shown) -> list[Point]:
-    return [Point("", STRATEGIES.index(rule), entry) for rule, entry in _by_strategy(shown).items()]
-
-
-def _in_words(shown: Shown) -> list[str]:
-    return [
-        f"{rule}: tau {found['tau']:.2f}, global AR-ness@1 {found['global1']:.2f}, @4 {found['global4']:.2f}, "
-        f"local AR-ness@1 {found['local1']:.2f}, @4 {found['local4']:.2f}"
-        for rule, found in ((rule, entry.measures) for rule, entry in _by_strategy(shown).items())
+    most = max(CLOSE_ARNESS, leftmost_at_random(int(own.masks_seen.max())))
+    close = [
+        mean(MEASURES["tau"], answers(own, "tau"), "", (-1.0, 1.0), claim="above", against=CLOSE_TAU),
+        mean(MEASURES["global1"], answers(own, "global1"), SHARE, (0.0, 1.0), claim="above", against=most),
     ]
+    rest = [name for name in list(MEASURES)[2:] if name in own]
+    return close + [mean(MEASURES[name], answers(own, name), SHARE, (0.0, 1.0)) for name in rest]
+
+
+def leftmost_at_random(places: int) -> float:
+    """How often the leftmost of the masks left is filled if each is as likely: the mean of 1/n, H_n / n."""
+    return float(scipy.special.digamma(places + 1) + np.euler_gamma) / max(places, 1)
+
+
+def by_rule(table: Table, others: Tables) -> Table:
+    import pandas as pd
+
+    own = table[table.rule.isin(STRATEGIES)].sort_values("rule", key=lambda rules: rules.map(STRATEGIES.index))
+    return pd.concat([curve(own, ["rule"], {name: ""}).assign(of=said) for name, said in MEASURES.items()])
 
 
 PROBE = Probe(
-    name=NAME,
-    group="coherence",
-    about="the order in which strategies fill a continuation",
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[
+        Figure(by_rule, "rule", "Strategy", "Kendall's tau, or share of steps", panel="of", kind="points"),
+    ],
     condition={"rule": str},
     evidence={"tau": float, "global1": float, "global4": float, "local1": float, "local4": float},
-    units=units,
-    parameters=GAP | {"tokens": 32},
-    quick=QUICK_GAP | {"tokens": 16},
-    not_causal=NO_MASK_TOKEN,
-    not_blocks=BY_BLOCKS,
-    measures=measured_besides,
-    chance=None,
-    claims=claims,
-    columns={"tau": "tau", "global1": "global@1", "global4": "global@4", "local1": "local@1", "local4": "local@4"},
-    sections=(
-        Section(
-            title="In which order does it write?",
-            question="The text is continued one token a step, each rule choosing the place. How close is that to "
-            "reading order?",
-            paper="Confidence falls with distance, so the reliable order is close to left to right. Reported "
-            "elsewhere: global AR-ness@1 of LLaDA-8B 0.73, of Dream-7B 0.92.",
-            how_to_read="Tau is 1 from left to right, −1 from right to left and 0 at random. Global AR-ness is the "
-            "share of steps that take the leftmost mask, local AR-ness of those that go on to the right of the one "
-            "before.",
-            x_label="Rule",
-            x_names=("confidence", *STRATEGIES[1:]),
-            points=_points,
-            measures=(in_unit("", "tau", "Kendall's tau"), as_share("global1", "Global AR-ness@1")),
-            caption="Mean over pieces of text; whisker: 95 % interval.",
-            says=_in_words,
-            claims=("reading-order", "leftmost-first"),
-        ),
-    ),
+    needs=frozenset({"masks", "whole sequences"}),
+    sizes={"quick": QUICK_GAP | {"tokens": 16}},
 )

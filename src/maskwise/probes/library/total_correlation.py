@@ -1,81 +1,90 @@
-"""total-correlation: how much two masked places know of each other, which a step that fills both at once loses.
+"""Total correlation: how many nats do two masks share, which one step that fills both would lose?
 
-The total correlation of a pair is C = KL(p(x_i, x_j) || p(x_i) p(x_j)) (Sun, Wen and Wang, arXiv 2510.03289). A model
-states p(x_i) and, once x_i stands, p(x_j | x_i), so by the chain rule
+    together       t t t t 1 1 _ _
+    one, then one  t t t t 1 2 _ _
+    far apart      t t t t 1 _ _ 2
 
-    C(i, j) = E over x_i ~ p_i of KL( p(x_j | x_i) || p_j )
+A piece of prose and then masks; the pairs are the first mask and another. A step that fills both draws them from
+p(x_i) p(x_j), and loses the total correlation
 
-here the mean over samples of x_i, and once more with i and j exchanged: a consistent model gives the same both ways, a
-real one need not, and the mean of the two is reported. 0 nats: the two can be filled in one step.
-Condition: {"distance": 8}; evidence {"tc", "forth", "back"}.
+    C(i, j) = KL(p(x_i, x_j) || p(x_i) p(x_j)) = E over x_i ~ p_i of KL(p(x_j | x_i) || p_j)
+
+here the mean over samples of x_i (forth), and once more with i and j exchanged (back): a consistent model gives the
+same both ways, a real one need not, and the mean of the two is reported. At 0 nats the two can be filled in one step;
+neighbours that share more than .05 nats should be filled one at a time (by Pinsker's inequality two predictions that
+differ by so much are up to 16 % apart in total variation).
+
+The second paper (arXiv 2510.03289): the output is conditional marginals, so a parallel step is exact only where C is 0.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
-from maskwise.probes.evidence import measured_besides
-from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit
-from maskwise.probes.section import Section, curve, in_nats
-from maskwise.probes.text import GAP, QUICK_GAP, gap_items, gap_of, gap_pieces
-from maskwise.records.record import Condition, Record
-from maskwise.scoring.claims import Claim, judged
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Points, Questions
+from maskwise.probes.text import QUICK_GAP, TASK, gap_pieces, with_gap
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import NATS, Estimate, answers, curve, mean
 from maskwise.support.typed import Count
+from maskwise.tasks.prompts import Prompt
 
 NAME = "total-correlation"
-COUPLED = 0.05  # nats; Pinsker: two masks as far apart as 16 % in total variation
+COUPLED = 0.05  # nats
+ORDERS = {"tc": "both orders", "forth": "the first mask filled first", "back": "the other mask filled first"}
 
 
-def units(setup: Setup) -> Iterator[Unit]:
+def ask(
+    setup: Setup,
+    pieces: int = 20,
+    before: int = 64,
+    masks: int = 64,
+    after: int = 32,
+    distances: tuple[int, ...] = (1, 2, 4, 8, 16, 32),
+    samples: int = 32,
+) -> Iterator[Questions]:
     from maskwise.probes.answers.pair_correlation import correlate
 
-    pieces, gap, samples = gap_pieces(setup, NAME), gap_of(setup.own), setup.own["samples"]
-    if not pieces:
+    found = gap_pieces(setup, NAME, pieces, before + masks + after)
+    if not found:
         return
-    asked: list[Condition] = [{"distance": apart} for apart in setup.own["distances"] if apart < gap.masks]
-    # Pairs of the first mask and the mask `distance` places after it; the row asked is the second's.
-    items = gap_items(setup.asker, NAME, pieces, gap, asked, 0)
-    answer = partial(correlate, seed=setup.settings.seed, samples=samples)
-    yield Unit(range(len(pieces)), len(asked), items, answer, 2 * samples)
+
+    def prompt(point: int, condition: Mapping[str, Any]) -> Prompt:
+        """Asked at the second mask of the pair."""
+        return with_gap(setup.asker, found[point], before, masks, 1 + condition["distance"])
+
+    asked = [{"distance": apart} for apart in distances if apart < masks]
+    answering = partial(correlate, seed=setup.settings.seed, samples=samples)
+    yield Questions(Points(TASK, range(len(found))), asked, prompt, answering=answering, cost=2 * samples)
 
 
-def claims(records: Sequence[Record]) -> list[Claim]:
-    """The output is marginals: a step that draws from their product pays the total correlation."""
-    nearest = min(record.condition["distance"] for record in records)
-    values = [record.evidence["tc"] for record in records if record.condition["distance"] == nearest]
-    claim = "masks side by side are coupled, so filling both at once loses something"
-    return [judged("coupled", claim, f"total correlation at distance {nearest}", values, "nats", asked=COUPLED)]
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    """The claim: masks side by side are coupled, so filling both at once loses something. The last: the pair farthest
+    apart, compared with the same number of nats."""
+    nearest, farthest = table.distance.min(), table.distance.max()
+    shared = {apart: answers(table[table.distance == apart], "tc") for apart in (nearest, farthest)}
+    side_by_side = "nats shared by neighbours" if nearest == 1 else f"nats shared {nearest} apart"
+    found = [mean(side_by_side, shared[nearest], NATS, claim="above", against=COUPLED)]
+    if farthest > nearest:
+        found.append(mean(f"nats shared {farthest} apart", shared[farthest], NATS, against=COUPLED))
+    return found
+
+
+def by_distance(table: Table, others: Tables) -> Table:
+    import pandas as pd
+
+    return pd.concat([curve(table, ["distance"], {name: NATS}).assign(order=said) for name, said in ORDERS.items()])
 
 
 PROBE = Probe(
-    name=NAME,
-    group="coherence",
-    about="what filling two masks in one step loses",
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[Figure(by_distance, "distance", "Distance between the two masks", "Total correlation (nats)", "order")],
     condition={"distance": Count},
     evidence={"tc": float, "forth": float, "back": float},
-    units=units,
-    parameters=GAP | {"distances": (1, 2, 4, 8, 16, 32), "samples": 32},
-    quick=QUICK_GAP | {"samples": 8},
-    not_causal=NO_MASK_TOKEN,
-    not_blocks="the masks of its gap would stand in several blocks of a block diffusion model",
-    measures=measured_besides,
-    chance=None,
-    claims=claims,
-    columns={"tc": "nats", "tc_low": "low", "tc_high": "high", "forth": "forth", "back": "back"},
-    sections=(
-        Section(
-            title="How much do two masks know of each other?",
-            question="Filling two masks in one step draws them independently. What is lost is their total correlation: "
-            "how far the prediction of one moves once the other stands.",
-            paper="The output is conditional marginals; a parallel step is exact only where this is zero.",
-            how_to_read="High next to the text and low far apart means: neighbours should not be filled in one step, "
-            "distant masks may.",
-            x_label="Distance between the two masks",
-            at="distance {}",
-            points=curve(NAME, "distance"),
-            measures=(in_nats("tc", "Total correlation (nats)"),),
-            caption="Line: mean over pieces of text and both orders; band: 95 % interval.",
-            spread=True,
-            claims=("coupled",),
-        ),
-    ),
+    needs=frozenset({"masks", "whole sequences"}),
+    sizes={"quick": QUICK_GAP | {"samples": 8}},
 )

@@ -1,0 +1,13 @@
+"""order."""
+
+from maskwise.probes.library.order import MEASURES, metrics
+from oracle.kept import curve_rows, of_estimate
+from oracle.kept.marginals import measured
+
+
+def rows(tables):
+    table = tables["order"]
+    yield from curve_rows(table, ["rule"])
+    yield from measured(table, ["rule"], MEASURES)
+    for name, one in zip(("reading-order", "leftmost-first"), metrics(table, tables), strict=False):
+        yield of_estimate(f"claim {name}", {}, one)

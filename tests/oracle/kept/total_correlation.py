@@ -1,0 +1,12 @@
+"""total-correlation."""
+
+from maskwise.probes.library.total_correlation import ORDERS, metrics
+from oracle.kept import curve_rows, of_estimate
+from oracle.kept.marginals import measured
+
+
+def rows(tables):
+    table = tables["total-correlation"]
+    yield from curve_rows(table, ["distance"])
+    yield from measured(table, ["distance"], ORDERS)
+    yield of_estimate("claim coupled", {}, metrics(table, tables)[0])
