@@ -14,10 +14,7 @@ from maskwise.cli import app
 from maskwise.lm_eval.model import MaskwiseLM
 from maskwise.lm_eval.tasks import FOLDER
 
-PROBES = (
-    "natural-text,marginals,total-correlation,order,attribution,mask-attribution,attention,mask-count,filler,location,"
-    "recall,mechanism"
-)
+PROBES = "natural-text,marginals,total-correlation,order,attribution,mask-count,filler,location,recall,mechanism"
 ARCHITECTURES = ("Bert", "Roberta", "ModernBert")
 
 

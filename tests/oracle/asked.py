@@ -39,14 +39,15 @@ def named(names: str, **renamed: str) -> dict[str, str]:
 @dataclass(frozen=True)
 class How:
     """How the package is asked for a stored probe: the probe's name today, {stored name: name today} of the entries of
-    its conditions, more arguments of `mw.diagnose`, the rows of a data set by its name, and entries of the evidence
-    that are not stored."""
+    its conditions, more arguments of `mw.diagnose`, the rows of a data set by its name, entries of the evidence that
+    are not stored, and the entries of a condition that tell which part of a merged probe is stored so."""
 
     probe: str
     condition: Mapping[str, str]
     options: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Callable[[], list[Any]]] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
+    part: Mapping[str, Any] = field(default_factory=dict)
 
 
 def hotpotqa_rows() -> list[Any]:
@@ -90,9 +91,9 @@ HOW: dict[str, How] = {
     "location-masks": How("location-masks", named("location masks relevant")),
     "contrast": How("contrast", named("examples masks")),
     "natural-text": How("natural-text", named("after count")),
-    "attribution": How("attribution", named("question")),
-    "mask-attribution": How("mask-attribution", named("", extra_masks="extra masks")),
-    "attention": How("attention", named("", extra_masks="extra masks")),
+    "attribution": How("attribution", named("question"), part={"of": "examples"}),
+    "mask-attribution": How("attribution", named("", extra_masks="extra masks"), part={"of": "masks"}),
+    "attention": How("attribution", named("", extra_masks="extra masks"), part={"of": "attention"}),
     "mechanism": How("mechanism", named("masks fillers place attention")),
     "unmasking": How("unmasking", named("order masks relevant")),
     "few-steps": How("few-steps", named("steps masks relevant")),
@@ -145,6 +146,10 @@ def asked(model: str, probe: str) -> dict[str, Any]:
     records: dict[str, Any] = {}
     fragile = []
     for line in lines:
+        if how.part.items() - line["condition"].items():
+            continue  # of another part
+        for name in how.part:
+            del line["condition"][name]
         key = stored_key(how, line)
         assert key not in records, key
         records[key] = {name: value for name, value in line.items() if name not in KEY}

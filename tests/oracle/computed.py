@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle import folders, stored
+from oracle.rows import MERGED as MERGED_NAMES
 from oracle.rows import REMOVED, Row, new_probe, rows_in, rows_of_run, short
 
 Rows = dict[str, Row]  # by old path
@@ -117,7 +118,7 @@ def published() -> Rows:
             for one in mw.read_run(folder).summary["published"]:
                 ends = map(short, (one["published"], one["value"], one["low"], one["high"]))
                 probe, measure, unit = (one[key] for key in ("probe", "measure", "unit"))
-                rows[f"published/{name}/{probe}/{measure}"] = [new_probe(probe), measure, unit, *ends]
+                rows[f"published/{name}/{new_probe(probe)}/{measure}"] = [new_probe(probe), measure, unit, *ends]
     return rows
 
 
@@ -205,12 +206,10 @@ def prompts() -> dict[str, str]:
     texts = {}
     for name in ("tiny-llada", "tiny-dream", "tiny-qwen"):
         run = replace(run_of(name), sources=Sources(data=data))
-        by_probe: dict[str, list[Any]] = {}
-        for record in run.records:
-            by_probe.setdefault(record.probe, []).append(record)
-        for records in by_probe.values():
-            for record in (records[part * (len(records) - 1) // 3] for part in range(4)):
-                texts[name_of(name, record)] = run.prompt(record)
+        known = {name_of(name, record): record for record in run.records}
+        for stored_name in (one for one in stored.read("computed/prompts") if one.startswith(f"{name}/")):
+            if (of_today := today(stored_name)) in known:
+                texts[stored_name] = run.prompt(known[of_today])
     run = replace(run_of("tiny-llada"), sources=Sources(data=gsm8k))
     for record in (record for record in run.records if record.probe == "likelihood-masks" and record.point < 2):
         asked = record.changed(task="gsm8k")
@@ -219,7 +218,32 @@ def prompts() -> dict[str, str]:
 
 
 def name_of(model: str, record: Any) -> str:
-    return "/".join((model, record.probe, record.task, str(record.point), json.dumps(record.condition)))
+    condition = json.dumps(record.condition, sort_keys=True)
+    return "/".join((model, record.probe, record.task, str(record.point), condition))
+
+
+def today(name: str) -> str:
+    """The `name_of` the record that was stored under this name."""
+    from maskwise.records.upgrade import upgrade
+
+    model, probe, place = name.split("/", 2)
+    place, _, condition = place.partition("/{")  # of a task and a point
+    probe, upgraded = upgrade(probe, json.loads("{" + condition))
+    return "/".join((model, probe, place, json.dumps(upgraded, sort_keys=True)))
+
+
+def of_today(name: str, value: Any) -> Any:
+    """A stored value with merged probes under today's names, where its keys name them."""
+    from maskwise.records.upgrade import MERGED
+
+    if name == "computed/published":
+        return {"/".join(MERGED_NAMES.get(part, part) for part in path.split("/")): row for path, row in value.items()}
+    if isinstance(value, dict) and "records" in value:
+        counts: dict[str, int] = {}
+        for probe, count in value["records"].items():
+            counts[MERGED.get(probe, probe)] = counts.get(MERGED.get(probe, probe), 0) + count
+        return value | {"records": counts}
+    return value
 
 
 def datasets() -> dict[str, Any]:

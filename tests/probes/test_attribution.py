@@ -2,21 +2,20 @@
 
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
 from helpers.known import shipped_tokenizer
-from helpers.records import entry, record
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
 from maskwise.probes.answers.attention_shares import watch
 from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
 from maskwise.probes.answers.plain import Answer, ask
-from maskwise.probes.evidence import TIMES_INPUT, entry_per_target
-from maskwise.probes.library.attribution import drawn, example_items
-from maskwise.probes.library.mask_attribution import mask_items
+from maskwise.probes.evidence import TIMES_INPUT
+from maskwise.probes.library.attribution import drawn, metrics, prompt_with_masks, prompt_with_parts
 from maskwise.probes.probe import Asker
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import Prompt
@@ -95,17 +94,24 @@ def test_under_rms_norm_the_length_of_an_embedding_changes_the_norm_and_not_grad
         torch.testing.assert_close(ratio, torch.tensor(1 / scale), rtol=1e-4, atol=0)
 
 
-def test_records_hold_both_measures_and_entries_join_them():
-    """Old records, without gradient x input, still give entries of the norm."""
+def test_records_hold_both_measures_and_those_of_before_the_norm_alone():
     answer = attribute(linear_model([5.0, 4.0, 3.0, 2.0, 1.0]), [Prompt((1, 2, MASK, MASK), 2, 1, 2)], near=1)[0]
     assert set(answer.evidence) == {f"{name}{end}" for name in ("masks", "near", "all") for end in ("", TIMES_INPUT)}
-    plain = entry(condition={"extra masks": 1}, masks=2, n=1, accuracy=1.0)
-    group = [record(task=task, evidence=answer.evidence) for task in ("a", "b")]
-    found = {one.condition["tokens"]: one.measures for one in entry_per_target(plain, group)}
-    assert found["masks"]["evidence"] == answer.evidence["masks"]
-    assert found["masks"]["gradient_input"] == answer.evidence["masks_times_input"]
-    old = [record(task=task, evidence=norms_of(answer)) for task in ("a", "b")]
-    assert all("gradient_input" not in one.measures for one in entry_per_target(plain, old))
+    asked = {"point": [0, 0, 1, 1], "task": ["a", "b"] * 2, "of": "masks", "extra masks": 1}
+    table = pd.DataFrame(asked | {name: [value] * 4 for name, value in answer.evidence.items()})
+    found = {one.name: one.value for one in metrics(table, {})}
+    assert found["gradient norm of masks"] == pytest.approx(answer.evidence["masks"])
+    assert found["gradient x input of masks"] == pytest.approx(answer.evidence["masks_times_input"])
+    old = metrics(table.drop(columns=[name for name in table if name.endswith(TIMES_INPUT)]), {})
+    assert len(old) == 4 and not any("input" in one.name for one in old)
+    assert old[0].value == pytest.approx(answer.evidence["masks"] - answer.evidence["near"])
+
+
+def test_masks_that_move_the_answer_more_than_the_nearest_text():
+    asked = {"task": ["a"] * 10 + ["b"] * 10, "point": [*range(10)] * 2, "of": "masks", "extra masks": 50}
+    table = pd.DataFrame(asked | {"near": 0.05, "all": 0.01}).assign(masks=lambda one: 0.2 + 0.01 * one.point)
+    one = metrics(table, {})[0]
+    assert one.value == pytest.approx(0.195) and one.verdict == "holds"
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -156,34 +162,33 @@ def test_points_are_questions_then_orders_and_parts_are_examples():
     assert len({tuple(examples) for examples, _ in pairs}) == 3 and all(len(examples) == 6 for examples, _ in pairs)
     assert len({(tuple(examples), test) for examples, test in pairs}) == 3 * count  # each question in every order
     tokenizer = asker.tokenizer
-    for item in example_items(asker, episode, 3, ("right", "middle", "left"))([4], set()):
-        examples, test = drawn(episode, 3, 4)
-        place = {"right": 6, "middle": 3, "left": 0}[item.condition["question"]]
-        questions = [*examples[:place], test, *examples[place:]]
+    examples, test = drawn(episode, 3, 4)
+    for place, before in {"right": 6, "middle": 3, "left": 0}.items():
+        prompt = prompt_with_parts(asker, examples, test, place)
+        questions = [*examples[:before], test, *examples[before:]]
         for number, question in enumerate(questions):
-            tokens = [t for t, part in zip(item.prompt.ids, item.prompt.parts, strict=True) if part == number]
+            tokens = [token for token, part in zip(prompt.ids, prompt.parts, strict=True) if part == number]
             text = tokenizer.decode(tokens)
             assert question.asked in text and text.count("Options") == 1
-        assert item.prompt.parts[item.prompt.row] == place and item.prompt.ids[item.prompt.row] == 1
-        assert item.answer == test.letter
+        assert prompt.parts[prompt.row] == before and prompt.ids[prompt.row] == 1
     causal, _ = asker_and_episode(mask_id=None)
-    item = next(example_items(causal, episode, 3, ("right",))([4], set()))
-    assert len(item.prompt.parts) == len(item.prompt.ids) == item.prompt.row
+    prompt = prompt_with_parts(causal, examples, test, "right")
+    assert len(prompt.parts) == len(prompt.ids) == prompt.row
 
 
 def test_groups_of_a_prompt_with_masks():
     asker, episode = asker_and_episode(mask_id=1)
-    item = next(mask_items("attention", asker, episode, 3, 5)([0], set()))
-    ids, row = item.prompt.ids, item.prompt.row
-    assert ids[row:] == (1,) * 6 and item.condition == {"extra masks": 5} and item.prompt.masks == 6
-    groups = mask_groups(tiny_llada(mask_token_id=1), item.prompt, near=4)
+    prompt = prompt_with_masks(asker, *drawn(episode, 3, 0), 5)
+    ids, row = prompt.ids, prompt.row
+    assert ids[row:] == (1,) * 6 and prompt.masks == 6
+    groups = mask_groups(tiny_llada(mask_token_id=1), prompt, near=4)
     assert groups[row:] == [0, 1, 1, 1, 1, 1] and groups[row - 5 : row] == [3, 2, 2, 2, 2]
-    shifted = mask_groups(tiny_dream(mask_token_id=1), item.prompt, near=4)
+    shifted = mask_groups(tiny_dream(mask_token_id=1), prompt, near=4)
     assert shifted[row - 6 : row + 2] == [3, 2, 2, 2, 2, 0, 0, 1]
     causal, _ = asker_and_episode(mask_id=None)
-    item = next(mask_items("attention", causal, episode, 3, 5)([0], set()))
-    assert item.condition == {"extra masks": 0} and item.prompt.masks == 0
-    assert mask_groups(tiny_ar(), item.prompt, near=2)[-4:] == [3, 2, 2, 0]
+    prompt = prompt_with_masks(causal, *drawn(episode, 3, 0), 0)
+    assert prompt.masks == 0
+    assert mask_groups(tiny_ar(), prompt, near=2)[-4:] == [3, 2, 2, 0]
 
 
 @pytest.mark.parametrize("make", MAKERS)

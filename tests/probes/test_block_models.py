@@ -168,7 +168,7 @@ def test_every_probe_is_asked_or_says_why_not(tmp_path):
     run = read_run(diagnose(block_model(tiny_fast_dllm), settings, tmp_path), record_fields())
     asked = {record["probe"] for record in run.records}
     output = " ".join(run.manifest["notes"])
-    assert {"location", "recall", "mask-count", "filler", "contrast", "natural-text", "attention", "points"} <= asked
+    assert {"location", "recall", "mask-count", "filler", "contrast", "natural-text", "attribution", "points"} <= asked
     assert {name for name in names if name not in asked and f"{name} was not run" not in output} == set()
     for record in run.records:
         if record["probe"] != "block-offset":

@@ -27,7 +27,7 @@ from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.examples import unlabelled
-from maskwise.probes.library import points
+from maskwise.probes.library import attribution, points
 from maskwise.probes.library.shots_masks import shots_against_masks
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.questions import units_of_questions
@@ -45,9 +45,7 @@ ORDERED = {"orderings": 2, "questions": 2, "near": 5}
 STEP_MASKS, SHARES = (2, 12), (0.0, 0.2)
 LITTLE = with_parameters(
     replace(CORE_PROBES, points=4),
-    attribution=ORDERED,
-    mask_attribution=ORDERED | {"masks": 6},
-    attention=ORDERED | {"masks": 6},
+    attribution=ORDERED | {"masks": 6},
     unmasking={"steps": 5, "masks": STEP_MASKS},
     few_steps={"steps": (2,), "masks": STEP_MASKS},
     shots_masks={"shots": (1, 3), "masks": (1, 8), "clouds": 2},
@@ -98,30 +96,34 @@ def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
         said = any(note.startswith(f"{probe} was not run") for note in notes)
         assert (probe in asked) != (said or probe == "block-offset"), probe  # this model has no blocks
     assert sum("want of data" in note for note in notes) == 2
-    assert {"attribution", "attention", "points", "nelbo"} <= asked
+    assert {"attribution", "points", "nelbo"} <= asked
     assert model.causal == ("unmasking" not in asked)
     again = diagnose(model, settings, tmp_path / "run")
     assert read_run(again).records == run.records
 
 
 def test_evidence_becomes_curves(tmp_path):
-    run = read_run(diagnose(little(), only("attribution", "mask-attribution", "attention"), tmp_path))
-    summary = summarise(run)["probes"]
-    records = [r for r in run.records if r["probe"] == "attribution" and r["condition"] == {"question": "left"}]
-    assert len(records) == 2 * 4 and {len(r["evidence"]["examples"]) for r in records} == {6}
-    by_hand = np.mean(
-        [[r["evidence"]["examples"] for r in records if r["task"] == task] for task in {r["task"] for r in records}],
-        axis=(0, 1),
-    )
-    curve = [e for e in summary["attribution"] if e["condition"]["question"] == "left" and "example" in e["condition"]]
-    assert [e["condition"]["example"] for e in curve] == list(range(6))
-    assert [e["evidence"] for e in curve] == pytest.approx(by_hand.tolist())
-    assert all(e["evidence_low"] <= e["evidence"] <= e["evidence_high"] and e["n"] == 8 for e in curve)
-    assert {e["condition"]["tokens"] for e in summary["mask-attribution"]} == {"masks", "near", "all"}
-    layers = {(e["condition"]["tokens"], e["condition"]["layer"]) for e in summary["attention"]}
-    assert layers == {(name, layer) for name in ("answer", "masks", "near", "far") for layer in (0, 1)}
-    assert sum(e["evidence"] for e in summary["attention"]) == pytest.approx(2, abs=1e-3)
-    assert {e["masks"] for e in summary["attention"]} == {7}
+    diagnose(little(), only("attribution"), tmp_path)
+    run = mw.read_run(tmp_path)
+    table = run.table("attribution")
+    left = table[(table["of"] == "examples") & (table["question"] == "left")]
+    assert len(left) == 2 * 4 and set(left["examples"].map(len)) == {6}
+    by_hand = np.mean([own["examples"].tolist() for _, own in left.groupby("task", observed=True)], axis=(0, 1))
+    curve = attribution.by_example(table, {})
+    curve = curve[(curve["gradient"] == "gradient norm") & (curve["question"] == "left")]
+    assert curve["example"].tolist() == list(range(6))
+    assert curve["value"].tolist() == pytest.approx(by_hand.tolist())
+    assert (curve["low"] <= curve["value"]).all() and (curve["value"] <= curve["high"]).all() and set(curve["n"]) == {8}
+    assert attribution.by_tokens(table, {})["tokens"].tolist() == ["masks", "near", "all"] * 2
+    layers = attribution.by_layer(table, {})
+    assert set(layers["layer"]) == {0, 1} and len(layers) == 8
+    assert layers.groupby("layer")["value"].sum().tolist() == pytest.approx([1, 1], abs=1e-3)
+    assert set(table["masks_seen"][table["of"] == "attention"]) == {7}
+
+
+def test_a_part_is_asked_alone(tmp_path):
+    settings = only("attribution").changed("attribution", of=("masks",))
+    assert {record.condition["of"] for record in read_run(diagnose(little(), settings, tmp_path)).records} == {"masks"}
 
 
 # Decoding

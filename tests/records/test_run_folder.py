@@ -329,7 +329,6 @@ def test_numbers_in_lists_of_evidence_keep_their_type(tmp_path):
 
 def test_every_probe_says_what_its_records_hold():
     assert all(probe.condition is not None for probe in PROBES)
-    assert sum(probe.evidence is not None for probe in PROBES) >= 10
 
 
 def test_answers_without_probabilities_are_records_too(tmp_path):

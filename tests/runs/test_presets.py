@@ -55,8 +55,9 @@ def test_the_papers_preset_is_the_papers_setting():
     assert (PAPER.preset, PAPER.relevant, PAPER.distractors, PAPER.points) == ("paper", (10,), 40, 1000)
     assert PAPER.tasks == tuple(task.name for task in TASKS) and len(PAPER.tasks) == 16
     assert {"location", "question-position", "mask-count", "context-length", "filler", "unmasking", "location-masks",
-            "few-steps", "attribution", "mask-attribution", "shots-masks"} <= set(PAPER.probes)  # fmt: skip
-    assert not {"contrast", "natural-text", "attention", "nelbo"} & set(PAPER.probes)  # ours
+            "few-steps", "attribution", "shots-masks"} <= set(PAPER.probes)  # fmt: skip
+    assert not {"contrast", "natural-text", "nelbo"} & set(PAPER.probes)  # ours
+    assert "attention" not in PAPER.parameters["attribution"]["of"]
     assert PAPER.parameters["filler"]["after_two_masks"] == ()  # format B is ours
     assert PAPER.parameters["unmasking"]["points"] == PAPER.parameters["few-steps"]["points"] == 1000
 

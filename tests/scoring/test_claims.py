@@ -203,17 +203,6 @@ def test_an_autoregressive_model_is_not_judged_by_what_is_said_of_diffusion_mode
     assert claims(records) == []
 
 
-def test_the_gradients_of_masks():
-    norms = [
-        record("mask-attribution", point, {}, {"masks": 0.2 + 0.01 * point, "near": 0.05}, task=task)
-        for task in TASKS
-        for point in range(10)
-    ]
-    found = named(claims(norms))
-    assert {name: claim["verdict"] for name, claim in found.items()} == {"masks-move-more": "holds"}
-    assert found["masks-move-more"]["value"] == pytest.approx(0.195)
-
-
 def test_claims_are_judged_for_each_number_of_relevant_examples():
     ten = few_shot(**DISTRACTED)
     one = [

@@ -25,8 +25,6 @@ _FILES = (
     "contrast",
     "natural_text",
     "attribution",
-    "mask_attribution",
-    "attention",
     "mechanism",
     "unmasking",
     "few_steps",

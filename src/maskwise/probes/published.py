@@ -12,7 +12,10 @@ from typing import Literal
 
 from msgspec import UNSET
 
+from maskwise.probes import FEW_SHOT_PROBES, PROBES
+from maskwise.probes.one_probe import estimates
 from maskwise.probes.section import PublishedValue, Summary
+from maskwise.records.folder import RunOnDisk, tables_of
 
 ValueAndEnds = tuple[float, float | None, float | None]  # value, low, high
 PublishedUnit = Literal["points", "share", "norm", "r"]
@@ -38,7 +41,7 @@ class Expectation:
     measure: str
     unit: PublishedUnit
     values: Mapping[str, float]
-    measured: Callable[[Summary], ValueAndEnds | None]
+    measured: Callable[[Summary], ValueAndEnds | None] | str  # of a probe of the new kind: the name of an estimate
     at: int | None = None  # of a change from the probe's baseline: the number of masks or fillers
 
 
@@ -78,7 +81,7 @@ def asks_other_words(tasks: Sequence[str]) -> bool:
     return any(" among " in task for task in tasks)
 
 
-def published_values(summary: Summary) -> list[PublishedValue]:
+def published_values(summary: Summary, run: RunOnDisk) -> list[PublishedValue]:
     """Each published value with the one measured: only of the paper's models, in the paper's setting and format."""
     name = paper_model(summary.model)
     other = other_format(summary) or asks_other_words(summary.settings.tasks)
@@ -86,7 +89,10 @@ def published_values(summary: Summary) -> list[PublishedValue]:
         return []
     found = []
     for expected in EXPECTATIONS:
-        measured = expected.measured(summary) if name in expected.values else None
+        if name not in expected.values:
+            continue
+        by_name = isinstance(expected.measured, str)
+        measured = _estimated(expected, run) if by_name else expected.measured(summary)  # type: ignore[operator]
         if measured is not None:
             value, low, high = measured
             found.append(
@@ -104,7 +110,16 @@ def published_values(summary: Summary) -> list[PublishedValue]:
     return found
 
 
-# How each is measured, from the summary of a run
+# How each is measured, from a run and its summary
+
+
+def _estimated(expected: Expectation, run: RunOnDisk) -> ValueAndEnds | None:
+    """The estimate of this name."""
+    probe = next(probe.measured for probe in PROBES if probe.name == expected.probe)
+    tables = tables_of(run, FEW_SHOT_PROBES)
+    named = {one.name: one for one in (estimates(probe, tables) if probe.name in tables else ())}
+    one = named.get(str(expected.measured))
+    return None if one is None or one.value is None else (one.value, one.low, one.high)
 
 
 def _change(probe: str, key: str, at: int, summary: Summary) -> ValueAndEnds | None:
@@ -125,14 +140,6 @@ def _degradation(steps: int, summary: Summary) -> ValueAndEnds | None:
     return (max(accuracies) - min(accuracies)) / max(accuracies), None, None
 
 
-def _gradient(tokens: str, summary: Summary) -> ValueAndEnds | None:
-    for entry in summary.probes.get("mask-attribution", []):
-        if entry.condition.get("tokens") == tokens:
-            found = entry.measures
-            return found["evidence"], found["evidence_low"], found["evidence_high"]
-    return None
-
-
 def _shots_against_masks(summary: Summary) -> ValueAndEnds | None:
     found = summary.extras.get("shots_against_masks", {}).get("together")
     return (found.value, found.low, found.high) if found is not None and found.value is not None else None
@@ -150,7 +157,7 @@ def _changes(probe: str, measure: str, values: Mapping[str, float], key: str, at
 
 
 def _gradients(tokens: str, words: str, values: Mapping[str, float]) -> Expectation:
-    return Expectation("mask-attribution", f"gradient norm of {words}", "norm", values, partial(_gradient, tokens))
+    return Expectation("attribution", f"gradient norm of {words}", "norm", values, f"gradient norm of {tokens}")
 
 
 def _degradations(steps: int, base: float, instruct: float) -> Expectation:
@@ -173,6 +180,12 @@ EXPECTATIONS = (
         _shots_against_masks,
     ),
     _gradients("masks", "50 masks", _llada(0.234, 0.220) | _dream(0.282, 0.144) | _moe(0.237, 0.188)),
-    _gradients("near", "the nearest 50 other tokens", _llada(0.005, 0.057) | _dream(0.012, 0.030) | _moe(0.094, 0.150)),
-    _gradients("all", "all other tokens", _llada(0.005, 0.017) | _dream(0.005, 0.018) | _moe(0.029, 0.028)),
+    _gradients(
+        "the nearest other tokens",
+        "the nearest 50 other tokens",
+        _llada(0.005, 0.057) | _dream(0.012, 0.030) | _moe(0.094, 0.150),
+    ),
+    _gradients(
+        "all other tokens", "all other tokens", _llada(0.005, 0.017) | _dream(0.005, 0.018) | _moe(0.029, 0.028)
+    ),
 )

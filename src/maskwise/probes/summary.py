@@ -61,7 +61,7 @@ def summarise(run: RunOnDisk, probes: Sequence[Probe] = PROBES) -> Summary:
     )
     return structs.replace(
         summary,
-        published=published_values(summary) or UNSET,
+        published=published_values(summary, run) or UNSET,
         other_format=other_format(summary) or UNSET,
         power=power_of_entries(summary.probes) or UNSET,
     )

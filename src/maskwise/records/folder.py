@@ -18,6 +18,7 @@ from maskwise.records.record import Record, RecordFields, condition_order
 from maskwise.records.record_files import read_records
 from maskwise.records.table import Table
 from maskwise.records.table import table_of as table_of_records
+from maskwise.records.upgrade import upgraded
 from maskwise.support.errors import UserError
 from maskwise.support.files import (
     open_own,
@@ -165,12 +166,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def upgrade(folder: Path, manifest: Manifest) -> Manifest:
-    """The manifest of a run of version 0.2, with a note on the probes removed since: their answers are skipped.
+    """The manifest of a run of version 0.2 with today's probes, and a note on those removed since: their answers are
+    skipped.
 
-    Its list of probes stays what it was. A run with no other probe, or of a model behind a server, is refused.
+    Removed probes stay in its list. A run with no other probe, or of a model behind a server, is refused.
     """
     if manifest.model.kind == "served":
         raise UserError(f"{folder} is a run of --endpoint, removed in 0.3; {OLD}")
+    manifest = upgraded(manifest)
     removed = [name for name in manifest.settings.probes if name in REMOVED["probe"]]
     if not removed:
         return manifest

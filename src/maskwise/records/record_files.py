@@ -15,6 +15,7 @@ import numpy as np
 from maskwise.records.groups import NUMBERS, Group, StoredRecords, StoredRun
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition, ProbeFields, Record, RecordFields
+from maskwise.records.upgrade import upgrade
 from maskwise.support.errors import UserError
 from maskwise.support.files import open_regular
 from maskwise.support.garbage_collection import collection_paused
@@ -150,20 +151,21 @@ class _Reader:
         for key, (numbers, some) in grouped.items():
             columns = self.of_text[key]
             columns.extend(numbers, some, self.tasks)
-            columns.evidence += self._evidence(numbers, some, self.fields.get(key[0], RecordFields()).evidence)
+            columns.evidence += self._evidence(numbers, some, self.fields.get(columns.probe, RecordFields()).evidence)
         self.next_line += len(lines)
 
     def _columns_of(self, number: int, line: _Line) -> _Columns:
-        """The columns of this condition, which is checked by its probe's struct."""
-        if line.probe not in self.probes:
+        """The columns of this condition, which is checked by its probe's struct; both as they are called today."""
+        given = self._fitting(number, "condition", bytes(line.condition), CONDITION)
+        probe, condition = upgrade(line.probe, given)
+        if probe not in self.probes:
             raise self._refused(number, f"the run did not ask the probe {_short(line.probe)}")
-        condition = self._fitting(number, "condition", bytes(line.condition), CONDITION)
-        wanted = self.fields.get(line.probe, RecordFields()).condition
+        wanted = self.fields.get(probe, RecordFields()).condition
         if wanted is not None:
-            self._fitting(number, "condition", bytes(line.condition), _decoder(wanted))
-        identity = line.probe, _identity(condition)
+            self._fitting(number, "condition", msgspec.json.encode(condition), _decoder(wanted))
+        identity = probe, _identity(condition)
         if identity not in self.columns:
-            self.columns[identity] = _Columns(line.probe, condition)
+            self.columns[identity] = _Columns(probe, condition)
         return self.columns[identity]
 
     def _evidence(

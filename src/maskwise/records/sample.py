@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from maskwise.records.folder import write_into
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition
+from maskwise.records.upgrade import upgrade
 from maskwise.support.errors import UserError
 from maskwise.support.files import open_regular, to_json
 from maskwise.support.removed import REMOVED
@@ -73,6 +74,8 @@ def _checked(number: int, content: bytes, probes: list[str]) -> SampledPrompt:
         prompt = decode_with(PROMPT, content)
     except ValueError as problem:
         raise ValueError(f"prompt {number}: {problem}") from None
+    probe, condition = upgrade(prompt.probe, prompt.condition)
+    prompt = structs.replace(prompt, probe=probe, condition=condition)
     if prompt.probe not in probes:
         raise ValueError(f"prompt {number}: the run did not ask the probe {prompt.probe!r:.40}")
     if prompt.row > len(prompt.tokens):

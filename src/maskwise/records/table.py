@@ -56,6 +56,7 @@ def _part(group: Group, names_relevant: bool) -> Table:
     for name, value in condition.items():
         column = f"{name}_found" if name in known else name
         found[column] = pd.Series([value] * len(found["point"]))
+    known |= condition.keys()
     for name in dict.fromkeys(name for one in evidence for name in one):
         column = f"{name}_found" if name in known else name
         found[column] = pd.Series([one.get(name) for one in evidence])

@@ -25,7 +25,9 @@ REMOVED: dict[str, dict[str, str]] = {
     "option of diagnose": dict.fromkeys(("--canvas", "--model", "--steps", "--strategy"), ""),
     "option of advise": dict.fromkeys(("--max-tokens", "--model"), ""),
     "probe": {
+        "attention": "attribution measures it",
         "calibration": "contrast",
+        "mask-attribution": "attribution measures it",
         "numerics": "",
         "room": "the accuracy at the baseline says whether a task can show a loss; --select-tasks with --paper",
         "self-correction": "confidence says how often a token of that probability is right",

@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 from helpers.contrast import contrast
 from helpers.records import entry as plain_entry
 from helpers.records import manifest, summary
-from helpers.report_runs import write_run
 from maskwise.probes import PROBES
-from maskwise.probes.library import mask_attribution
 from maskwise.probes.section import Entry
 from maskwise.records.folder import RunOnDisk
 from maskwise.report.figures.curves import Curve, Mark, Panel, apart, covered_by, draw, svg_and_png
 from maskwise.report.figures.drawing import CURVES, DASHES, MARKERS, VARIABLES, drawing_style, inline, pretty
 from maskwise.report.figures.panels import COVERED, how_to_read, panels
-from maskwise.report.readings import Asked, Reading, read_all
+from maskwise.report.readings import Asked, Reading
 from maskwise.report.sections import sections_for
 
 
@@ -214,22 +212,6 @@ def test_labels_keep_their_distance_and_their_order(heights: list[float]) -> Non
 def test_names_in_figures_are_one_short_line() -> None:
     assert pretty("a\nb\x00c") == "a b c"
     assert len(pretty("x" * 99)) == 34
-
-
-def test_the_paper_s_gradient_norms_are_marks_of_their_figure(tmp_path: Path) -> None:
-    """As the paper states them, for LLaDA, Dream and LLaDA-MoE; three places, one name."""
-    reading = read_all([write_run(tmp_path / "run")])[0]
-    product, panel = panels(mask_attribution.PROBE.sections[0], [reading])
-    assert product.marks == ()  # the paper has no gradient x input
-    assert [mark.y[:4] for mark in panel.marks] == [
-        (0.234, 0.220, 0.282, 0.144),
-        (0.005, 0.057, 0.012, 0.030),
-        (0.005, 0.017, 0.005, 0.018),
-    ]
-    assert [mark.name for mark in panel.marks] == ["", "", "the paper's models"]
-    points = tuple(range(3))
-    svg, _ = svg_and_png([replace(panel, curves=(Curve("", 0, points, (0.2, 0.1, 0.1), (None,) * 3, (None,) * 3),))])
-    assert svg.count("the paper's models") == 1
 
 
 def test_a_legend_names_curves_alone() -> None:

@@ -1,0 +1,79 @@
+"""Merged probes in folders of earlier versions: lines, manifest and sample are read under today's names."""
+
+import json
+
+import pytest
+
+from helpers.records import manifest, record
+from maskwise.probes import PROBES, record_fields
+from maskwise.records.folder import append, read_manifest, read_run, write_manifest
+from maskwise.records.upgrade import ADDED, MERGED, PARTS, upgrade
+from maskwise.runs.settings import chosen_settings
+from maskwise.support.errors import UserError
+from maskwise.support.typed import json_object
+
+NORMS = {"masks": 0.2, "near": 0.1, "all": 0.05}
+SHARES = {"masks": [0.2], "near": [0.5], "far": [0.2], "answer": [0.1]}
+EXAMPLES = {"examples": [0.1, 0.3], "question": 0.5}
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A run of attribution and its two parts that were probes."""
+    probes = ["attribution", "mask-attribution", "attention", "mask-count"]
+    own = {"orderings": 5, "questions": 4, "near": 50}
+    parameters = {"attribution": own | {"places": ["right", "left"]}, "mask-attribution": own | {"masks": 50}}
+    parameters |= {"attention": own | {"masks": 50}, "mask-count": {}}
+    found = json_object(manifest(probes=probes, parameters=parameters))
+    not_visible = {"mask-attribution": [50], "attention": [50, 20]}
+    write_manifest(tmp_path, {**found, "not_visible": not_visible})
+    lines = [
+        record(probe="attribution", condition={"question": "left"}, evidence=EXAMPLES),
+        record(probe="mask-attribution", condition={"extra masks": 50}, evidence=NORMS),
+        record(probe="attention", condition={"extra masks": 50}, evidence=SHARES),
+    ]
+    append(tmp_path, 0, lines)
+    return tmp_path
+
+
+def test_lines_and_manifest_are_read_under_todays_names(old):
+    run = read_run(old, record_fields())
+    assert {record.probe for record in run.records} == {"attribution"}
+    assert [record.condition for record in run.records] == [
+        {"of": "examples", "question": "left"},
+        {"of": "masks", "extra masks": 50},
+        {"of": "attention", "extra masks": 50},
+    ]
+    settings = run.manifest.settings
+    assert settings.probes == ["attribution", "mask-count"]
+    assert settings.parameters["attribution"] == {
+        **{"orderings": 5, "questions": 4, "near": 50, "places": ["right", "left"], "masks": 50},
+        "of": ["examples", "masks", "attention"],
+    }
+    assert run.manifest.not_visible == {"attribution": [50, 20]}
+
+
+def test_what_is_todays_stays_as_it_is(old):
+    found = read_manifest(old)
+    write_manifest(old, found)
+    assert read_manifest(old) == found
+    for probe, added in ADDED.items():
+        today = upgrade(probe, {"a": 1})
+        assert today == (MERGED.get(probe, probe), {**added, "a": 1}) and upgrade(*today) == today
+
+
+def test_a_line_that_mixes_the_parts_is_refused(old):
+    with (old / "records.jsonl").open() as file:
+        lines = [json.loads(line) for line in file]
+    lines[2]["evidence"] = SHARES | {"masks": 0.2}
+    (old / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(UserError, match="line 3 is not a record of this run: evidence"):
+        read_run(old, record_fields())
+
+
+def test_merged_probes_are_gone_and_their_names_say_where_to():
+    names = {probe.name for probe in PROBES}
+    assert not MERGED.keys() & names and set(MERGED.values()) | PARTS.keys() <= names
+    for old, new in MERGED.items():
+        with pytest.raises(UserError, match=f"the probe {old} was removed in 0.3: .*{new}"):
+            chosen_settings(probes=old)
