@@ -6,18 +6,16 @@ from itertools import pairwise
 
 import pytest
 import torch
-from msgspec import structs
 from transformers import PretrainedConfig
 
+import maskwise as mw
 from helpers.known import hand_made, shipped_tokenizer, with_parameters
 from maskwise.models.generation import Generation
 from maskwise.probes.answers.canvas_answers import end_evidence, write
 from maskwise.probes.checked import AskedSet, CanvasLayout, CheckedQuestion, layouts
-from maskwise.probes.library.generation_length import PROBE, empty_and_cut, flood_in_words
+from maskwise.probes.library import likelihood_masks
+from maskwise.probes.library.generation_length import advice, by_canvas, ends, metrics
 from maskwise.records.folder import read_run
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
-from maskwise.report.words.sentences import what_this_run_shows
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import QUICK, chosen_settings
 from maskwise.support.errors import UserError
@@ -75,45 +73,43 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def runs(data, tmp_path_factory):
-    """{planted: reading}"""
+def tables(data, tmp_path_factory):
+    """{planted: the tables of its run}"""
     home = tmp_path_factory.mktemp("runs")
-    folders = [diagnose(writer(floods), SMALL, home / str(floods), data=data) for floods in (False, True)]
-    return dict(zip((False, True), read_all(folders), strict=True))
+    return {
+        floods: mw.read_run(diagnose(writer(floods), SMALL, home / str(floods), data=data)).tables
+        for floods in (False, True)
+    }
 
 
-def by_layout(reading, key):
-    found = {}
-    for entry in reading.entries("generation-length"):
-        found.setdefault(entry["condition"]["layout"], {})[entry["condition"]["canvas"]] = entry[key]
-    return found
+def by_layout(tables, key):
+    """{layout: {canvas: mean}}"""
+    means = tables["generation-length"].groupby(["layout", "canvas"])[key].mean().unstack("layout")
+    return {layout: column.dropna().to_dict() for layout, column in means.items()}
 
 
-def test_a_planted_flood_is_named_and_a_growing_canvas_is_seen_to_be_the_remedy(runs, capsys):
-    reading = runs[True]
-    found = reading.summary["end_flood"]
-    assert found["low"] > 0 and (found["short"], found["long"], found["n"]) == (16, 64, 4)
-    accuracy, length, share = (by_layout(reading, key) for key in ("accuracy", "length", "end_share"))
+def test_a_planted_flood_is_found_and_a_growing_canvas_is_seen_to_be_the_remedy(tables):
+    found = tables[True]
+    accuracy, length, share = (by_layout(found, key) for key in ("correct", "length", "end_share"))
     assert accuracy["one block"] == {16: 1, 32: 1, 64: 0} and length["one block"][64] == 2
     assert accuracy["blocks of 16"][64] == 0  # it sees all masks too
     assert accuracy["growing by 16"] == {32: 1, 64: 1}
     assert share["one block"][64] == pytest.approx(62 / 64)
-    shows = what_this_run_shows(PROBE.sections[0], [reading])
-    assert shows[0].startswith("end tokens flood long canvases early: with 64 masks instead of 16")
-    assert any(line.startswith("growing by 16, 64 masks: 100 % right") for line in shows)
-    print_summary(reading)
-    assert "generation-length: end tokens flood long canvases early" in capsys.readouterr().out
+    sooner, right = metrics(found["generation-length"], {})
+    assert sooner.verdict == "holds" and sooner.value == 2 - length["one block"][16] and sooner.n == 4
+    assert right.value == -1 and advice([sooner, right])
+    curve = by_canvas(found["generation-length"], {}).set_index(["measure", "layout", "canvas"])
+    assert curve.change["correct", "one block", 64] == -1 and curve.change["correct", "growing by 16", 64] == 0
 
 
-def test_empty_and_cut_answers_are_counted_by_canvas(runs):
-    reading = runs[False]
+def test_empty_and_cut_answers_are_counted_by_canvas(tables):
+    table = tables[False]["generation-length"]
     lengths = {len(shipped_tokenizer()(answer, add_special_tokens=False)["input_ids"]) for answer in QUESTIONS.values()}
-    assert max(lengths) < 16 and set(by_layout(reading, "cut")["one block"].values()) == {0.0}
-    assert set(by_layout(reading, "empty")["one block"].values()) == {0.0}
-    assert empty_and_cut(reading)[0].startswith("no answer is empty on any canvas of one block (0 to ")
-    old = [structs.replace(r, evidence={k: v for k, v in r.evidence.items() if k not in ("empty", "cut")})
-           for r in reading.run.records if r.probe == "generation-length"]  # fmt: skip
-    assert PROBE.measures(reading.entries("generation-length")[0], old)[0].measures["empty"] is None
+    assert max(lengths) < 16
+    unusable = ends(table, {}).set_index("measure").loc[["empty", "cut"]]
+    assert set(unusable.value) == {0.0} and (unusable.high > 0).all()
+    old = ends(table.drop(columns=["empty", "cut"]), {})
+    assert set(old.measure) == {"end_share", "ended", "end_step"}
 
 
 @pytest.mark.parametrize(("canvas", "empty", "cut"), [(2, 0.0, 1.0), (16, 0.0, 0.0)])
@@ -127,26 +123,27 @@ def test_a_canvas_shorter_than_the_answer_cuts_it_off(canvas, empty, cut):
     assert (found["empty"], found["cut"]) == (empty, cut)
 
 
-def test_without_the_flood_none_is_named_and_every_canvas_gives_the_same_answer(runs):
-    reading = runs[False]
-    found = reading.summary["end_flood"]
-    assert found["value"] == 0 and found["low"] < 0 < found["high"]
-    assert "no early flood of end tokens was detected" in flood_in_words(reading)[0]
-    assert {value for sizes in by_layout(reading, "accuracy").values() for value in sizes.values()} == {1.0}
-    assert {value for sizes in by_layout(reading, "length").values() for value in sizes.values()} == {
-        by_layout(reading, "length")["one block"][16]
-    }
-    records = [record for record in reading.run.records if record["probe"] == "generation-length"]
-    assert all(QUESTIONS[prompt].strip() in {r["answer"] for r in records} for prompt in QUESTIONS)
-    assert {record["masks"] for record in records if record["condition"]["layout"] == "growing by 16"} == {16}
+def test_without_the_flood_none_is_found_and_every_canvas_gives_the_same_answer(tables):
+    found = tables[False]
+    sooner, right = metrics(found["generation-length"], {})
+    assert sooner.value == right.value == 0 and sooner.low < 0 < sooner.high and advice([sooner, right]) is None
+    assert {value for sizes in by_layout(found, "correct").values() for value in sizes.values()} == {1.0}
+    lengths = by_layout(found, "length")
+    assert {value for sizes in lengths.values() for value in sizes.values()} == {lengths["one block"][16]}
+    table = found["generation-length"]
+    assert set(table.answer) == {answer.strip() for answer in QUESTIONS.values()}
+    assert set(table[table.layout == "growing by 16"].masks_seen) == {16}
+    assert metrics(table[table.canvas == 16], {}) == []
 
 
-def test_a_score_moves_with_the_masks_after_it_only_where_they_are_read(runs):
+def test_a_score_moves_with_the_masks_after_it_only_where_they_are_read(tables):
     for floods, moves in ((False, False), (True, True)):
-        moved = runs[floods].summary["score_movement"]["64"]
-        assert (moved["mean"] > 1) == moves and (moved["largest"] >= moved["mean"])
-        entries = {e["condition"]["masks"]: e["nll"] for e in runs[floods].entries("likelihood-masks")}
-        assert (entries[64] - entries[0] > 1) == moves
+        table = tables[floods]["likelihood-masks"]
+        changed, moved = likelihood_masks.metrics(table, {})
+        assert (changed.value > 1) == (moved.value > 1) == moves
+        last = likelihood_masks.by_masks(table, {}).iloc[-1]
+        assert last.masks == 64 and last.moved == moved.value and last.moved_most >= last.moved
+        assert last.change == pytest.approx(changed.value)
 
 
 def test_where_end_tokens_stand_and_when_they_came():
@@ -156,7 +153,7 @@ def test_where_end_tokens_stand_and_when_they_came():
 
 
 def test_layouts_cut_the_canvas_and_take_the_same_steps_in_every_block():
-    found = layouts({"canvases": (16, 48, 50), "blocks": (16,)})
+    found = layouts((16, 48, 50), (16,))
     assert [(one.canvas, one.block, one.grows) for one in found] == [
         (16, 0, False),
         (48, 0, False),

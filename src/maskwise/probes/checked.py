@@ -1,17 +1,15 @@
 """Shared code of the probes over checkable questions: token ids, and the layouts of a canvas."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
 from maskwise.models.tokenizers.chat import render_chat
-from maskwise.probes.probe import Asker, ItemMaker, Setup, items_of
+from maskwise.probes.probe import Asker, Setup
 from maskwise.records.record import Condition
 from maskwise.tasks.checkable import CHECKED, EMBEDDED, EMBEDDED_PATTERN, EXACT, embedded_questions
 from maskwise.tasks.datasets import Checkable
 from maskwise.tasks.labelled_exercises import Labelled
-from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.rules import TASKS
 
 ONE_BLOCK = "one block"
@@ -41,12 +39,11 @@ class CanvasLayout:
         return self.canvas // block * max(1, block // tokens_per_step)
 
 
-def layouts(own: Mapping[str, Any]) -> list[CanvasLayout]:
+def layouts(canvases: Sequence[int], blocks: Sequence[int]) -> list[CanvasLayout]:
     """One block, then blocks, then a growing canvas; a block that does not cut the canvas is left out."""
-    canvases = own["canvases"]
-    cut = [(canvas, block) for block in own["blocks"] for canvas in canvases if block < canvas and canvas % block == 0]
-    blocks = [CanvasLayout(*sizes, grows=grows) for grows in (False, True) for sizes in cut]
-    return [*map(CanvasLayout, canvases), *blocks]
+    cut = [(canvas, block) for block in blocks for canvas in canvases if block < canvas and canvas % block == 0]
+    in_blocks = [CanvasLayout(*sizes, grows=grows) for grows in (False, True) for sizes in cut]
+    return [*map(CanvasLayout, canvases), *in_blocks]
 
 
 @dataclass(frozen=True)
@@ -74,25 +71,17 @@ class AskedSet:
     def longest_answer(self) -> int:
         return max(len(one.answer_ids) for one in self.questions)
 
+    def answer(self, point: int) -> str:
+        return self.questions[point].answer.strip()
 
-def asked_sets(setup: Setup, questions: int | None = None) -> list[AskedSet]:
+
+def asked_sets(setup: Setup, questions: int) -> list[AskedSet]:
     """The data sets given, at most `questions` of each, else the embedded ones, in turn from every task."""
-    most = min(setup.settings.points, setup.own["questions"] if questions is None else questions)
+    most = min(setup.settings.points, questions)
     given = [found for name, found in setup.data.items() if name in CHECKED and isinstance(found, Checkable)]
     sets: list[tuple[str, Sequence[Labelled], str]] = [(one.name, one.tests[:most], one.check) for one in given]
     sets = sets or [(EMBEDDED, _embedded(setup.settings.seed, most), EMBEDDED_PATTERN)]
     return [AskedSet(name, tuple(_asked(setup.asker, one) for one in tests), check) for name, tests, check in sets]
-
-
-def canvas_items(asker: Asker, probe: str, asked: AskedSet, layout: CanvasLayout, condition: Condition) -> ItemMaker:
-    """Each question followed by the masks of the canvas, on which its answer is to be written."""
-
-    def made(point: int, _: Condition) -> tuple[Prompt, str]:
-        one = asked.questions[point]
-        ids = (*one.ids, *[asker.mask] * layout.canvas)
-        return Prompt(ids, len(one.ids), one.answer_ids[0], layout.shown), one.answer.strip()
-
-    return items_of(probe, asked.name, [condition], made)
 
 
 def _embedded(seed: int, count: int) -> Sequence[Labelled]:

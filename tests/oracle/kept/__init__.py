@@ -6,12 +6,14 @@ as the interval of a claim. Every stored row of the probe must be computed, or b
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from helpers import same
 from oracle import stored
+from oracle.rows import new_probe
 
 # What is no longer said of any probe: masks and skill of each condition, thresholds and verdicts of claims, and points
 # of figures, which repeat numbers that are compared here by their own names.
@@ -24,9 +26,18 @@ MEANS = ("confidence", "entropy")
 
 
 def ported() -> list[str]:
+    return [name for name, probes in sources().items() if all(probe.measured is not None for probe in probes)]
+
+
+def sources() -> dict[str, list[Any]]:
+    """The probes whose tables give the rows of each name; several where they are to become one probe of that name."""
     from maskwise.probes import PROBES
 
-    return [probe.name for probe in PROBES if probe.measured is not None]
+    names, found = {probe.name for probe in PROBES}, defaultdict(list)
+    for probe in PROBES:
+        into = new_probe(probe.name)
+        found[probe.name if into in names else into].append(probe)
+    return dict(found)
 
 
 def differences(run: Any, rows: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -48,8 +59,9 @@ def of_others(rows: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 def differences_of(probe: str, tables: Mapping[str, Any], wanted: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     module = import_module(f"oracle.kept.{probe.replace('-', '_')}")
+    asked = all(one.name in tables for one in sources()[probe])
     gone = re.compile("|".join((*GONE, *getattr(module, "GONE", ()))))
-    computed = {identity(one[0], one[1]): one for one in module.rows(tables)} if probe in tables else {}
+    computed = {identity(one[0], one[1]): one for one in module.rows(tables)} if asked else {}
     for key, row in wanted.items():
         if key not in computed:
             if row[4] is not None and not gone.fullmatch(row[1]):

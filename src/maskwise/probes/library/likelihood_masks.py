@@ -1,107 +1,82 @@
-"""likelihood-masks (ours): how much the score of an answer moves with the masks that stand after it.
+"""Likelihood and masks (ours): do masks after an answer change its score?
 
-The right answers of checkable questions (tasks/checkable.py) are scored as lm-eval scores options: the bound on their
-log-likelihood (decoding/likelihood.py), with more and more masks after them. The sets that are masked are the same for
-every number of masks. Condition: {"masks": 64}; the record's nll is in nats per token.
+    no masks    Q Q ? a ? a
+    1024 masks  Q Q ? a ? a _ _ _ _ _
+
+The right answers of questions with a known answer (embedded ones, or yours with --data) are scored as lm-eval scores
+options, by the bound on their log-likelihood, with more and more masks after them, which state only how much room
+follows. The sets that are masked are the same for every number of masks. A level line means that scores do not depend
+on that room. A movement (of either sign) as large as the differences between options would change which one is chosen.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
-
-import numpy as np
-from msgspec import UNSET
+from typing import Any
 
 from maskwise.probes.checked import AskedSet, asked_sets
-from maskwise.probes.probe import NO_MASK_TOKEN, Probe, Setup, Unit, first_condition, units_for, with_nll
-from maskwise.probes.section import Entry, Shown, by_masks, in_nats, over_masks
-from maskwise.records.record import Condition, Record
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Points, Questions
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import NATS, Estimate, curve, mean, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.prompts import Prompt
 
 NAME = "likelihood-masks"
-MOVED = "score_movement"
 
 
-def units(setup: Setup) -> Iterator[Unit]:
+def ask(
+    setup: Setup, mask_counts: tuple[int, ...] = (0, 16, 64, 256, 1024), samples: int = 16, questions: int = 64
+) -> Iterator[Questions]:
     from maskwise.probes.answers.answer_scores import score_answers
 
-    own = setup.own
-    for asked in asked_sets(setup):
+    for asked in asked_sets(setup, questions):
         room = setup.model.window - asked.longest - asked.longest_answer
-        counts = [count for count in own["mask_counts"] if count <= room]
-        if len(counts) < len(own["mask_counts"]):
+        counts = [count for count in mask_counts if count <= room]
+        if len(counts) < len(mask_counts):
             setup.note(f"{NAME}: {asked.name} leaves room for {max(room, 0)} masks, more were not asked")
+
+        def prompt(point: int, condition: Mapping[str, Any], asked: AskedSet = asked) -> Prompt:
+            one, masks = asked.questions[point], condition["masks"]
+            ids = (*one.ids, *one.answer_ids, *[setup.asker.mask] * masks)
+            return Prompt(ids, len(one.ids), one.answer_ids[0], masks)
+
+        source = Points(asked.name, range(len(asked.questions)))
         for count in counts:
-            made, points = partial(answer_prompt, setup.asker.mask, asked), len(asked.questions)
-            answer = partial(score_answers, asked=asked, masks=count, samples=own["samples"], seed=setup.settings.seed)
-            yield from units_for(NAME, asked.name, points, [{"masks": count}], made, answer, own["samples"])
+            scored = partial(score_answers, asked=asked, masks=count, samples=samples, seed=setup.settings.seed)
+            yield Questions(source, [{"masks": count}], prompt, asked.answer, scored, samples)
 
 
-def answer_prompt(mask_id: int, asked: AskedSet, point: int, condition: Condition) -> tuple[Prompt, str]:
-    one, masks = asked.questions[point], int(condition["masks"])
-    ids = (*one.ids, *one.answer_ids, *[mask_id] * masks)
-    return Prompt(ids, len(one.ids), one.answer_ids[0], masks), one.answer.strip()
-
-
-def measures(entry: Entry, group: Sequence[Record]) -> list[Entry]:
-    """Only the likelihood was measured."""
-    return with_nll(entry.changed(confidence=UNSET, entropy=UNSET, accuracy=None, low=None, high=None), group)
-
-
-def movement(records: Sequence[Record]) -> dict[str, dict[str, float]]:
-    """{masks: {"mean", "largest"}}: absolute change of an answer's score from that without masks, nats per token."""
-    by_count: dict[int, dict[tuple[str, int], float]] = {}
-    for record in records:
-        assert record.nll is not None
-        by_count.setdefault(int(record.condition["masks"]), {})[record.task, record.point] = record.nll
-    fewest = min(by_count)
-    found = {}
-    for count in sorted(by_count.keys() - {fewest}):
-        shared = by_count[count].keys() & by_count[fewest].keys()
-        moved = [abs(by_count[count][one] - by_count[fewest][one]) for one in shared]
-        if moved:
-            found[str(count)] = {"mean": float(np.mean(moved)), "largest": float(max(moved))}
-    return found
-
-
-def _in_words(shown: Shown) -> list[str]:
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    nats = wide(table, "masks", "nll")
+    fewest, most = min(nats, default=0), max(nats, default=0)
+    if fewest == most:
+        return []
+    changed, said = nats[most] - nats[fewest], f"with {most} masks after it instead of {fewest}"
     return [
-        f"with {count} masks after it the score of an answer moves by {moved['mean']:.2f} nats per token on average, "
-        f"by {moved['largest']:.2f} at most"
-        for count, moved in shown.summary.extras.get(MOVED, {}).items()
+        mean(f"change of nats per token of an answer {said}", changed),
+        mean(f"movement of the score of an answer {said}", changed.abs()),
     ]
 
 
+def by_masks(table: Table, others: Tables) -> Table:
+    """moved, moved_most: the mean and the largest change of an answer's score, of either sign."""
+    nats = wide(table, "masks", "nll")
+    fewest = min(nats, default=0)
+    moved = nats.sub(nats[fewest], axis=0).abs()
+    found = curve(table, ["masks"], {"nll": NATS}, {"masks": fewest})
+    return found.assign(moved=found.masks.map(moved.mean()), moved_most=found.masks.map(moved.max()))
+
+
 PROBE = Probe(
-    name=NAME,
-    group="evidence",
-    about="the score of an answer, by the masks after it (--data gsm8k=, prompts=)",
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[Figure(by_masks, "masks", "Masks after the answer", "NLL (nats per token)", log=True)],
     condition={"masks": Count},
-    units=units,
+    needs=frozenset({"masks", "whole sequences"}),
+    sizes={"quick": {"mask_counts": (0, 64), "samples": 4, "questions": 8}},
     takes=lambda data_set: data_set in CHECKED,
-    parameters={"mask_counts": (0, 16, 64, 256, 1024), "samples": 16, "questions": 64},
-    quick={"mask_counts": (0, 64), "samples": 4, "questions": 8},
-    not_causal=NO_MASK_TOKEN,
-    not_blocks="masks after an answer of a block diffusion model are seen by its last block at most",
-    baseline=first_condition,
-    measures=measures,
-    chance=None,
-    extras={MOVED: movement},
-    columns={"nll": "NLL (nats per token)"},
-    sections=(
-        over_masks(
-            title="Do masks after an answer change its score?",
-            question="Right answers are scored as options of a multiple-choice task are, with more and more masks "
-            "after them, which state only how much room follows.",
-            paper="Not in the paper in this form; lm-eval scores without masks after an answer.",
-            how_to_read="A level line means that scores do not depend on the room after an answer. A movement as large "
-            "as the differences between options would change which one is chosen.",
-            x_label="Masks after the answer",
-            points=by_masks(NAME),
-            measures=(in_nats("nll", "NLL (nats per token)"),),
-            caption="Line: mean over answers; band: 95 % interval.",
-            says=_in_words,
-        ),
-    ),
 )
