@@ -273,3 +273,13 @@ def inline(canvas: "Canvas", prefix: str, label: str) -> Markup:
     view = re.search(r'viewBox="[^"]*"', text)
     assert view is not None
     return Markup(f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + text[text.index(">") + 1 :])
+
+
+def files(canvas: "Canvas") -> dict[str, bytes]:
+    """{"svg": ..., "png": ...}"""
+    drawn = svg(canvas).encode()
+    png = io.BytesIO()
+    canvas.set_layout_engine("none")  # what was laid out for the SVG stays where it is
+    with style():
+        canvas.savefig(png, format="png", dpi=160)
+    return {"svg": drawn, "png": png.getvalue()}

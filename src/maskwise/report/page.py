@@ -1,0 +1,241 @@
+"""The report: one self-contained HTML file for one run or several, and its figures as files.
+
+The first screen (screen.py), then a section for each probe (section.py), prompts as the model was given them, and how
+the run was made. All English stands in page.html.jinja and in the docstrings of the probes.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from maskwise.models.families import FAMILIES
+from maskwise.probes import PROBES
+from maskwise.records.folder import RunOnDisk
+from maskwise.records.sample import SampledPrompt, read_sample
+from maskwise.report import chart
+from maskwise.report.screen import screen_of
+from maskwise.report.section import Section, sections
+from maskwise.scoring.estimates import Estimate
+from maskwise.support.errors import UserError
+from maskwise.support.files import OTHER_FOLDER, refuse_links, replace_file, writing
+from maskwise.support.version import __version__
+
+KINDS = {family.name: family.title for family in FAMILIES}
+LONGEST_LABEL, LONG_RUN, MOST_PROMPTS = 48, 4, 6  # equal tokens in a row that are counted; prompts shown of a probe
+HERE = Path(__file__).parent
+
+
+def write_page(runs: Sequence[RunOnDisk], out: Path, rows: Sequence[Any] = ()) -> Path:
+    """Draws the page of these runs into `out`; returns its path. rows: of a comparison with the first run.
+
+    Everything is drawn before anything is written, and the page comes last: it never names what is not there."""
+    with as_strangers_wrote_them(runs):
+        page, drawings = build(runs, rows)
+    path = out / "report.html"
+    with writing(f"the report into {out}", OTHER_FOLDER):
+        refuse_links(out)
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+        for name, content in drawings.items():
+            replace_file(out / "figures" / name, content)
+        replace_file(path, [page])
+    return path
+
+
+def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dict[str, bytes]]:
+    """The page's text, and the figures by file name."""
+    for run in runs:
+        refuse_empty(run)
+    labels = labels_of(runs)
+    prompts = {label: read_sample(run.folder, run.manifest) for label, run in zip(labels, runs, strict=True)}
+    shown = sections_of(runs)
+    drawings = {
+        f"{section.probe.name}{'' if number == 0 else f'-{number}'}.{kind}": content
+        for section in shown
+        for number, (figure, _, table) in enumerate(section.figures)
+        for kind, content in chart.files(chart.draw(figure, table)).items()
+    }
+    page = (
+        environment()
+        .get_template("page.html.jinja")
+        .render(
+            version=__version__,
+            css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+            title=", ".join(labels),
+            models=[model_view(label, run) for label, run in zip(labels, runs, strict=True)],
+            screens={label: screen_of(run) for label, run in zip(labels, runs, strict=True)},
+            rows=[row_view(labels, row) for row in rows],
+            sections=[one.view(f"s{number}-") for number, one in enumerate(shown)],
+            prompts={section.probe.name: prompts_of(section.probe.name, prompts) for section in shown},
+            differing=differing_settings(runs),
+            settings=settings_table(labels, runs),
+            commands=[one for one in dict.fromkeys(run.manifest.command for run in runs) if isinstance(one, str)],
+        )
+    )
+    return page, drawings
+
+
+def sections_of(runs: Sequence[RunOnDisk]) -> list[Section]:
+    tables = {label: run.tables for label, run in zip(labels_of(runs), runs, strict=True)}
+    return sections(PROBES, tables)
+
+
+def environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@contextmanager
+def as_strangers_wrote_them(runs: Sequence[RunOnDisk]) -> Iterator[None]:
+    """Turns errors from malformed answers into a UserError.
+
+    The fields of each line are checked, but in an untrusted folder numbers may be too large to be drawn or summed, or
+    all answers of a condition may be missing."""
+    try:
+        yield
+    except (LookupError, ValueError, ArithmeticError, StopIteration) as problem:
+        reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise UserError(
+            f"{', '.join(str(run.folder) for run in runs)}: the records do not hold what their probes measure "
+            f"({reason}); if maskwise wrote them, this is a bug of ours: please report it"
+        ) from problem
+
+
+def refuse_empty(run: RunOnDisk) -> None:
+    if not run.tables:
+        raise UserError(f"{run.folder} holds no records yet; run maskwise diagnose --out {run.folder} first")
+
+
+# Names
+
+
+def home_of(runs: Sequence[RunOnDisk]) -> Path:
+    """The default folder of a page: its run's, or for several runs one next to the first, named after them all."""
+    if len(runs) == 1:
+        return runs[0].folder
+    names = "\n".join(str(run.folder.resolve()) for run in runs)
+    return runs[0].folder.resolve().parent / f"side-by-side-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
+
+
+def labels_of(runs: Sequence[RunOnDisk]) -> list[str]:
+    """The last part of each model's name (`GSAI-ML/LLaDA-8B-Base` is LLaDA-8B-Base), with more only where two agree."""
+    models = [run.manifest.model for run in runs]
+    names = [f"{model.name} (planted)" if model.planted else model.name for model in models]
+    labels = list(map(last_part, names))
+    labels = [own if labels.count(own) == 1 else name for own, name in zip(labels, names, strict=True)]
+    folders = [run.folder.resolve().name for run in runs]
+    labels = [own if labels.count(own) == 1 else f"{own} ({f})" for own, f in zip(labels, folders, strict=True)]
+    return [own if labels.count(own) == 1 else f"{own} #{labels[: at + 1].count(own)}" for at, own in enumerate(labels)]
+
+
+def last_part(name: str) -> str:
+    """The last part of a path or a hub name; any other text on one line, shortened."""
+    if re.fullmatch(r"[\w.:~ /\\+()-]+", name):
+        name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] or name
+    line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+    return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 1] + "…"
+
+
+# What the template shows
+
+
+def model_view(label: str, run: RunOnDisk) -> dict[str, Any]:
+    model = run.manifest.model
+    facts = [
+        KINDS.get(model.kind, model.kind),
+        "" if model.parameters is None else f"{short_count(model.parameters)} parameters",
+        "" if model.window is None else f"context length {model.window}",
+        "" if model.block is None else f"blocks of {model.block} tokens",
+        str(model.dtype),
+        "" if model.weights is None else f"{model.weights} weights",
+        f"planted on purpose: {model.planted}" if model.planted else "",
+    ]
+    return {
+        "label": label,
+        "name": model.name,
+        "facts": list(filter(None, facts)),
+        "complete": run.manifest.complete,
+        "folder": str(run.folder),
+        "notes": run.manifest.notes,
+    }
+
+
+def short_count(count: int) -> str:
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)
+
+
+def row_view(labels: Sequence[str], row: Any) -> dict[str, Any]:
+    def cell(one: Estimate | None) -> str:
+        return "" if one is None else one.short
+
+    return {"name": row.name, "own": list(map(cell, row.own)), "changes": list(map(cell, row.changes))}
+
+
+def differing_settings(runs: Sequence[RunOnDisk]) -> list[str]:
+    """The settings that are not the same in all runs; not the list of probes: one left out draws no curve."""
+    first, *others = [run.manifest.settings for run in runs]
+    names = sorted({name for settings in (first, *others) for name in settings} - {"probes"})
+    return [n.replace("_", " ") for n in names if any(getattr(one, n) != getattr(first, n) for one in others)]
+
+
+def settings_table(labels: Sequence[str], runs: Sequence[RunOnDisk]) -> list[tuple[str, list[str]]]:
+    """(setting, its value in each run)"""
+    parts = [{**run.manifest.settings.to_dict(), **run.manifest.versions} for run in runs]
+    names = dict.fromkeys(name for part in parts for name in part)
+    return [(name.replace("_", " "), [str(part.get(name, "")) for part in parts]) for name in names]
+
+
+# Prompts
+
+
+def prompts_of(probe: str, by_label: Mapping[str, Sequence[SampledPrompt]]) -> list[dict[str, Any]]:
+    found = [(label, one) for label, listed in by_label.items() for one in listed if one.probe == probe]
+    return [prompt_view(one, label if len(by_label) > 1 else "") for label, one in found[:MOST_PROMPTS]]
+
+
+def prompt_view(prompt: SampledPrompt, label: str) -> dict[str, Any]:
+    return {
+        "label": label,
+        "condition": ", ".join(f"{name} {value}" for name, value in prompt.condition.items()),
+        "task": prompt.task,
+        "point": prompt.point,
+        "correct": prompt.correct,
+        "answer": prompt.answer,
+        "pieces": list(pieces_of(prompt)),
+        "top": [(text, p, text == prompt.answer) for text, p in prompt.top],
+        "probability": prompt.probability,
+        "tokens": len(prompt.tokens),
+        "from_end": 2 * prompt.row > len(prompt.tokens),
+        "attributed": bool(prompt.attribution),
+    }
+
+
+def pieces_of(prompt: SampledPrompt) -> Iterator[dict[str, Any]]:
+    """The tokens, runs of equal ones as one with their number; the answer's place is a piece of its own, at the end
+    where the prompt has no mask. weight: the norm of the answer's gradient there, of the largest."""
+    weights = prompt.attribution or [None] * len(prompt.tokens)
+    marked = [(text, place == prompt.row, weights[place]) for place, text in enumerate(prompt.tokens)]
+    for (text, answer), grouped in groupby(marked, key=lambda one: one[:2]):
+        same = [weight for _, _, weight in grouped]
+        known = [weight for weight in same if weight is not None]
+        if len(same) >= LONG_RUN:
+            mean = sum(known) / len(known) if known else None
+            yield {"text": text, "times": len(same), "answer": answer, "weight": mean}
+        else:
+            yield from ({"text": text, "times": 1, "answer": answer, "weight": weight} for weight in same)
+    if prompt.row == len(prompt.tokens):
+        yield {"text": "", "times": 1, "answer": True, "weight": None}
