@@ -79,10 +79,10 @@ def asked(
 def answers_of_mitigations() -> dict[str, str]:
     """Every way but voting, on tiny-llada+distracted and with its adapter: each answer as the comparison keeps it."""
     from maskwise.experiments.kept_answers import FILE, KeptAnswers
+    from maskwise.experiments.mitigations import Exam, compare_mitigations
     from maskwise.experiments.tuned_adapters import with_method
 
     import maskwise as mw
-    from maskwise.experiments.mitigations import Exam, compare_mitigations
     from maskwise.models.checkpoints.locations import locate_checkpoint
     from maskwise.tasks import rules
 
