@@ -59,7 +59,7 @@ def lines(count, seed=0):
     """Prompts of the source: two words visible, the others masked."""
     drawn = CHAIN.sample(count, LENGTH, torch.Generator().manual_seed(seed)).tolist()
     known = [KnownSequence(tuple(line), tuple(range(2, LENGTH))) for line in drawn]
-    return [known_prompt(one, MASK, number) for number, one in enumerate(known)]
+    return [known_prompt(one, MASK) for one in known]
 
 
 def records_of(answers, condition):

@@ -61,15 +61,13 @@ class KnownSequence:
 
 @dataclass(frozen=True)
 class KnownPrompt(Prompt):
-    """A prompt of a known sequence; `number` tells sequences of equal tokens apart."""
+    """A prompt of a known sequence."""
 
     known: KnownSequence | None = None
-    number: int = 0
 
 
-def known_prompt(known: KnownSequence, mask_id: int, number: int) -> KnownPrompt:
-    ids = known.masked(mask_id)
-    return KnownPrompt(ids, known.asked[0], known.right[0], len(known.asked), known=known, number=number)
+def known_prompt(known: KnownSequence, mask_id: int) -> KnownPrompt:
+    return KnownPrompt(known.masked(mask_id), known.asked[0], known.right[0], len(known.asked), known=known)
 
 
 def known_questions(
@@ -83,7 +81,7 @@ def known_questions(
     """The sequences of a source under one condition, with all their asked places masked."""
 
     def prompt(point: int, _: Mapping[str, Any]) -> Prompt:
-        return known_prompt(listed[point], setup.asker.mask, point)
+        return known_prompt(listed[point], setup.asker.mask)
 
     def answer(point: int) -> str:
         text: str = setup.asker.tokenizer.decode(listed[point].right)
