@@ -181,7 +181,7 @@ def _axes(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], titl
         (axis.set_xlim if places else axis.set_ylim)(min(0, np.nanmin(_numbers(rows, "value"))) - 0.02, 1.03)
     elif unit == POINTS:
         (axis.axvline if places else axis.axhline)(0, color=SOFT, linewidth=0.9)
-    if figure.guessing is not None:
+    if figure.guessing is not None and unit == SHARE and set(rows.get("measure", ())) <= {"correct"}:
         (axis.axvline if places else axis.axhline)(figure.guessing, color=SOFT, linestyle=":", linewidth=1)
         at = (figure.guessing, 1.0) if places else (1.0, figure.guessing)
         axis.annotate(

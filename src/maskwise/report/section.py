@@ -45,20 +45,20 @@ class Section:
         found = []
         for number in numbers:
             for figure in self.probe.figures:
-                table = self._table(figure, number)
+                table = self._table(figure, number, number == numbers[0])
                 title = figure.title if len(numbers) == 1 else f"{figure.title} ({number} relevant)".strip()
                 if len(table):
                     found.append((figure, title, table))
         return found
 
-    def _table(self, figure: Figure, number: int | None) -> Table:
+    def _table(self, figure: Figure, number: int | None, is_main: bool) -> Table:
         import pandas as pd
 
         parts, first = [], next(iter(self.asked.values()))
         for label, tables in self.asked.items():
-            same = {name: of_relevant(table, number) for name, table in tables.items()}
+            same = {name: of_relevant(table, number, is_main) for name, table in tables.items()}
             if tables is not first:
-                same[FIRST] = of_relevant(first[self.probe.name], number)
+                same[FIRST] = of_relevant(first[self.probe.name], number, is_main)
             own = same[self.probe.name]
             data = figure.data(own, same) if len(own) else pd.DataFrame()
             if len(data):
