@@ -209,7 +209,7 @@ PROBE = Probe(
     metrics,
     figures=[
         Figure(diagram, "x", "Confidence", y="Share right", series="rule", panel="of", kind="diagonal"),
-        Figure(by_share, "left", LEFT_LABEL, y=GAP.capitalize(), series="rule", panel="of", kind="points"),
+        Figure(by_share, "left", LEFT_LABEL, y=GAP.capitalize(), series="rule", panel="of", kind="points", unit=POINTS),
         Figure(by_source, "source", "Source", y="Share right", kind="points"),
     ],
     condition={"rule": str},
