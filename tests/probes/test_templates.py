@@ -3,19 +3,18 @@
 import functools
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from helpers.known import SMALL, TASK_NAMES, reader_model, truth, with_parameters
 from maskwise.cli import app
-from maskwise.probes.library.templates import PROBE, in_words, survives
-from maskwise.records.folder import read_run
-from maskwise.report.readings import read_all
+from maskwise.probes.library import templates as probe
+from maskwise.probes.library.templates import ACCURACY, DISTANCE, MASKS
+from maskwise.records.folder import read_run, tables_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import chosen_settings, with_templates
-from maskwise.scoring.template_effects import templates_summary
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import seed_of
 from maskwise.tasks.episodes import LETTERS, draw
@@ -60,34 +59,37 @@ def answerer(distracted_by):
     return reader_model(reply)
 
 
-def found_in(model, folder):
-    return templates_summary(read_run(diagnose(model, SETTINGS, folder)).records)
+def table_of(model, folder):
+    return tables_of(read_run(diagnose(model, SETTINGS, folder)), ())["templates"]
+
+
+def estimates_of(table):
+    return {one.name: one for one in probe.metrics(table, {})}
 
 
 def test_an_effect_under_all_wordings_survives_and_no_template_changes_it(tmp_path):
-    found = found_in(answerer(("Options", "Choices", "Items")), tmp_path)
-    masks = found.spread["masks"]
-    assert (masks.mean, masks.sd, masks.templates, masks.questions) == (1.0, 0.0, len(SAME), 6)
-    assert found.spread["accuracy"].mean == 1.0
+    found = estimates_of(table_of(answerer(("Options", "Choices", "Items")), tmp_path))
+    new, deviation = found[f"{MASKS}, under a new template"], found[f"{MASKS}, deviation over templates"]
+    assert (new.value, new.n, deviation.value, found[probe.ABLE].value) == (-1.0, 6, 0.0, len(SAME))
+    assert (new.low, new.why) == (None, "the same under every template")
+    assert found[f"{ACCURACY}, mean over templates"].value == 1.0
+    distance = found[f"{DISTANCE}, under a new template"], found[f"{DISTANCE}, deviation over templates"]
+    assert [one.value for one in distance] == [0, 0]  # contrast is answered by A, wherever the example is
 
 
 def test_an_effect_under_one_wording_alone_does_not_survive_and_is_named(tmp_path):
-    folder = diagnose(answerer(("Choices",)), SETTINGS, tmp_path / "run")
-    found = templates_summary(read_run(folder).records)
-    masks = found.spread["masks"]
-    assert masks.mean == pytest.approx(1 / len(SAME))
-    assert masks.sd == pytest.approx(1 / len(SAME) ** 0.5)  # one template at 1, the others at 0: 1 / T with T - 1
-    assert masks.new_low < 0 < masks.new_high and not survives(masks)
-    assert {one.template for one in found.effects if one.effect == "masks" and one.value == 1} == {"choices"}
-    readings = read_all([folder])
-    lines = in_words(readings[0])
-    assert lines[0] == "the model can answer all 9 templates"
-    assert "which includes 0: rewording alone may remove it" in lines[1]
-    assert any(line.startswith("another task, 'word'") for line in lines)
-    assert lines[-1].startswith("what to do: ") and "--templates FILE" in lines[-1]
-    assert {point.series for point in PROBE.sections[0].points(readings[0])} == {
-        "a new template", "templates it can answer", "another task",
-    }  # fmt: skip
+    table = table_of(answerer(("Choices",)), tmp_path)
+    found = estimates_of(table)
+    new, deviation = found[f"{MASKS}, under a new template"], found[f"{MASKS}, deviation over templates"]
+    assert next(iter(found.values())) == new and new.side == 0
+    assert new.value == pytest.approx(-1 / len(SAME)) and new.low < 0 < new.high
+    assert deviation.value == pytest.approx(
+        1 / len(SAME) ** 0.5
+    )  # one template at 1, the others at 0: 1 / T with T - 1
+    drawn = probe.by_template(table, {})
+    assert set(drawn.template[(drawn.effect == MASKS) & (drawn.value == -1)]) == {"choices"}
+    assert set(drawn.series) == {"a new template", "templates it can answer", "another task"}
+    assert "--templates FILE" in probe.advice(list(found.values()))
 
 
 def reader_of(*wordings):
@@ -101,83 +103,62 @@ def reader_of(*wordings):
 
 
 @pytest.mark.parametrize(("wordings", "able"), [(("Choices",), 1), (("Choices", "Items"), 2), ((), 0)])
-def test_the_section_leads_with_the_templates_that_the_model_can_answer(tmp_path, wordings, able):
-    (reading,) = read_all([diagnose(reader_of(*wordings), SETTINGS, tmp_path)])
-    found = reading.summary.extras["templates"]
-    assert found.answerable == ["choices", "items"][:able]
-    drawn = {(point.entry.condition["template"], point.series) for point in PROBE.sections[0].points(reading)
-             if point.entry.condition["effect"] != "accuracy"}  # fmt: skip
-    assert {name for name, series in drawn if series != "a new template"} == set(found.answerable)
-    assert bool(found.able) == (able > 1)
-    assert not any(entry.condition["questions"] == "skill" for entry in reading.entries("templates"))
-    first, *lines = in_words(reading)
+def test_what_is_said_is_about_the_templates_that_the_model_can_answer(tmp_path, wordings, able):
+    table = table_of(reader_of(*wordings), tmp_path)
+    found = estimates_of(table)
+    assert probe.answerable(table) == ["choices", "items"][:able] and found[probe.ABLE].value == able
+    assert found[probe.ABLE].n == len(SAME)
+    said = probe.advice(list(found.values()))
     if able == 0:
-        assert first.startswith("the model is not shown to answer any of 9 templates")
-        assert lines[-1].endswith("--templates FILE")
+        assert found[f"{MASKS}, under a new template"].value is None and said.startswith("diagnose under wordings")
     elif able == 1:
-        assert first.startswith(
-            "it can answer only 1 of 9 wordings ('choices') and there appended masks cost 0.0 points ("
-        )
-        assert "6 of 6 other questions are right under it" in first
-        assert first.endswith("; no variance over templates is known")
-        assert lines[0].startswith("under 'choices', in points: accuracy with 2 masks 100.0 (")
-        assert not any("whisker" in line for line in (*lines, PROBE.sections[0].how_to_read, PROBE.sections[0].caption))
-        assert lines[-1].startswith("what to do: word your prompts as 'choices' does")
+        assert list(found) == [f"{effect}: choices" for effect in (MASKS, DISTANCE, ACCURACY)] + [probe.ABLE]
+        one = found[f"{ACCURACY}: choices"]
+        assert (one.value, one.n) == (1.0, 6) and one.low < 1 and said.startswith("word your prompts as")
     else:
-        assert first.startswith("the model can answer 2 of 9 templates; under the others, dots, label last")
-        assert any("point with a whisker is the mean" in line for line in lines)
-        assert found.able["accuracy"].mean == 1.0 and found.able["accuracy"].templates == 2
+        assert found[f"{ACCURACY}, mean over templates"].value == 1.0
+    series = probe.by_template(table, {}).set_index("template").series
+    assert {name for name, one in series.items() if one == "templates it can answer"} == {*probe.answerable(table)}
 
 
 def test_a_run_without_the_check_is_over_all_templates(tmp_path):
     """Such as a run of an earlier version."""
-    records = read_run(diagnose(reader_of("Choices"), SETTINGS, tmp_path)).records
-    found = templates_summary([one for one in records if one.condition["questions"] != "skill"])
-    assert found.answerable == found.same_task and found.able == found.spread
+    table = table_of(reader_of("Choices"), tmp_path)
+    assert probe.answerable(table[table.questions != "skill"]) == sorted(one.name for one in SAME)
 
 
 def test_a_guesser_is_seldom_called_able_under_any_template():
     """Nine of 16 right is 5 % alone; under one of nine templates it shows nothing."""
-    asked = [("skill", 2), ("mask-count", 2), ("mask-count", 200)]
-    records = [
-        SimpleNamespace(task="t", point=point, correct=point < right, condition=of_template(name, kind, masks))
+    rows = [
+        of_template(name, kind, masks) | {"point": point, "correct": float(point < right)}
         for name, right in [("lucky", 9)] + [(f"other {n}", 5) for n in range(8)]
-        for kind, masks in asked
+        for kind, masks in [("skill", 2), ("mask-count", 2), ("mask-count", 200)]
         for point in range(16)
     ]
-    found = templates_summary(records)
-    assert len(found.skills) == 9 and found.answerable == []
+    assert probe.answerable(pd.DataFrame(rows)) == []
+    assert probe.answerable(pd.DataFrame(rows[:16])) == ["lucky"]  # alone it is tested at 5 %
 
 
 def test_a_letter_is_no_word_though_the_word_begins_with_it():
     """A tokenizer may cut Croatia into C and roatia: the answer C was counted as the first token of the word."""
-
-    def record(point, predicted, answer):
-        condition = of_template("word", "mask-count", 2) | {"answer": "word"}
-        return SimpleNamespace(
-            task="t", point=point, correct=True, predicted=predicted, answer=answer, condition=condition
-        )
-
-    (found,) = templates_summary([record(0, "C", "Croatia"), record(1, "lamp", "lamp")]).effects
-    assert (found.effect, found.value, found.changes_task) == ("accuracy", 0.5, True)
+    asked = of_template("word", "mask-count", 2) | {"answer_found": "word", "correct": 1.0}
+    table = pd.DataFrame([asked | {"point": n, "predicted": said} for n, said in enumerate(["C", "lamp"])])
+    (right,) = probe.sides_of(table, ACCURACY, "word")
+    assert right["word"].tolist() == [0, 1]
 
 
 def of_template(name, kind, masks):
-    return {"questions": kind, "template": name, "answer": "letter", "examples": "mixed", "masks": masks}
+    asked = {"questions": kind, "template": name, "answer_found": "letter", "examples": "mixed", "masks": masks}
+    return {"task": "t", "predicted": "A"} | asked
 
 
-def test_templates_that_change_the_task_are_reported_apart(tmp_path):
-    found = found_in(answerer(()), tmp_path)
-    apart = [one for one in found.effects if one.changes_task]
-    assert {one.template for one in apart} == {"word", "word, no letters"}
+def test_templates_that_change_the_task_are_apart(tmp_path):
+    drawn = probe.by_template(table_of(answerer(()), tmp_path), {})
+    apart = drawn[drawn.series == "another task"]
+    assert set(apart.template) == {"word", "word, no letters"}
     # A letter is no word, though a word in capitals may begin with it.
-    assert all(one.value < 0.5 for one in apart if one.effect == "accuracy")
-    assert found.spread["accuracy"].mean == 1.0 and found.spread["accuracy"].templates == len(SAME)
-
-
-def test_the_distance_of_an_answerer_that_ignores_the_example_is_zero(tmp_path):
-    found = found_in(answerer(()), tmp_path)
-    assert (found.spread["distance"].mean, found.spread["distance"].sd) == (0.0, 0.0)
+    assert (apart.value[apart.effect == ACCURACY] < 0.5).all()
+    assert (drawn.value[(drawn.effect == ACCURACY) & (drawn.series != "another task")] == 1).all()
 
 
 def test_a_file_of_templates_takes_the_place_of_ours_and_needs_the_probe(tmp_path):
@@ -185,7 +166,7 @@ def test_a_file_of_templates_takes_the_place_of_ours_and_needs_the_probe(tmp_pat
     file.write_text('- {name: a, text: "{A}, {B}, {C}\\n[{letter}]"}\n- {name: b, text: "{A} {B} {C}\\n({letter})"}\n')
     chosen = with_templates(chosen_settings(probes="templates"), file)
     assert [name for name, _ in chosen.parameters["templates"]["templates"]] == ["a", "b"]
-    assert len(PROBE.parameters["templates"]) == len(BUILT_IN)
+    assert len(probe.PROBE.parameters["templates"]) == len(BUILT_IN)
     with pytest.raises(UserError, match="no probe of this run rewords questions: add templates with"):
         with_templates(chosen_settings(probes="mask-count"), file)
 
