@@ -1,11 +1,20 @@
 """attribution, mask-attribution and attention."""
 
-from maskwise.probes.library.attribution import ATTENDED, GRADIENTS, by_example, by_layer, by_tokens, metrics, numbers
+from maskwise.probes.library.attribution import (
+    ATTENDED,
+    GRADIENTS,
+    TOKENS,
+    by_example,
+    by_layer,
+    by_tokens,
+    metrics,
+    numbers,
+)
 from maskwise.scoring.estimates import curve
 from oracle.kept import curve_rows, of_estimate
 
 CALLED = {"gradient x input": "gradient input", "gradient norm": "evidence"}
-KIND = {called: name.removesuffix("_found") for name, called in ATTENDED.items()}
+KIND = {called: name.removesuffix("_found") for kinds in (ATTENDED, TOKENS) for name, called in kinds.items()}
 
 
 def rows(tables):
@@ -22,9 +31,9 @@ def rows(tables):
         (by_layer, ("tokens", "layer")),
     ):
         for row in figure(table, tables).to_dict("records"):
-            target = {name: row[name] for name in by}
+            target = {name: row[name] - 1 if name in ("example", "layer") else row[name] for name in by}
             if "tokens" in target:
-                target |= {"tokens": KIND.get(target["tokens"], target["tokens"]), **extra}
+                target |= {"tokens": KIND[target["tokens"]], **extra}
             yield [CALLED.get(row.get("gradient"), "evidence"), target, row["value"], row["low"], row["high"], row["n"]]
     for question, of_place in examples.groupby("question"):
         if of_place.masks_visible.notna().all():

@@ -180,7 +180,7 @@ def holding(table: Table, column: str) -> Table:
 
 
 def numbers(table: Table, columns: Mapping[str, Mapping[str, str]], place: str = "number") -> Table:
-    """A row for each number in these columns, or in their lists: its `value`, its place, and words for the column."""
+    """A row for each number in these columns, or in their lists: its `value`, its place from 1 on, and words for the column."""
     import pandas as pd
 
     parts = []
@@ -188,7 +188,7 @@ def numbers(table: Table, columns: Mapping[str, Mapping[str, str]], place: str =
         rows = holding(table, column)
         if len(rows):
             rows = rows.explode(column)
-            more = {"value": rows[column].astype(float), place: rows.groupby(level=0).cumcount()}
+            more = {"value": rows[column].astype(float), place: 1 + rows.groupby(level=0).cumcount()}
             parts.append(rows.assign(**more, **said))
     return pd.concat(parts) if parts else table[:0].assign(value=0.0, gradient="", tokens="", **{place: 0})
 
@@ -204,7 +204,9 @@ def by_example(table: Table, others: Tables) -> Table:
 
 
 def by_tokens(table: Table, others: Tables) -> Table:
-    columns = {name + end: {"gradient": called, "tokens": name} for end, called in GRADIENTS.items() for name in TOKENS}
+    columns = {
+        name + end: {"gradient": called, "tokens": TOKENS[name]} for end, called in GRADIENTS.items() for name in TOKENS
+    }
     return curve(numbers(holding(table, "all"), columns), ["gradient", "tokens"], {"value": ""})
 
 
