@@ -180,7 +180,7 @@ def holding(table: Table, column: str) -> Table:
 
 
 def numbers(table: Table, columns: Mapping[str, Mapping[str, str]], place: str = "number") -> Table:
-    """A row for each number in these columns, or in their lists: its `value`, its place from 1 on, and words for the column."""
+    """A row for each number in these columns or their lists: its `value`, its place from 1 on, words for the column."""
     import pandas as pd
 
     parts = []
