@@ -68,7 +68,7 @@ def asked(
     settings, _ = with_tasks(settings, TASKS)
     for probe, parameters in {**CHANGED, "coherence": {"puzzles": puzzles}}.items():
         settings = settings.changed(probe, **parameters)
-    taken = {"hotpotqa": "hotpotqa", "gsm8k": ""}  # the others are taken by shots-masks
+    taken = {"hotpotqa": "datasets", "gsm8k": ""}  # the others are taken by shots-masks
     data = {name: own for name, own in read_datasets() if taken.get(name, "shots-masks") in settings.probes}
     random = model == "random LLaDA2"
     opened = tiny_llada2(tokenizer=shipped_tokenizer(), vocab=2056, window=2048) if random else mw.open(model)

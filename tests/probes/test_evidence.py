@@ -27,12 +27,12 @@ from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.examples import unlabelled
-from maskwise.probes.library import attribution, points
+from maskwise.probes.library import attribution, datasets, points
 from maskwise.probes.library.shots_masks import shots_against_masks
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.questions import units_of_questions
 from maskwise.probes.summary import summarise
-from maskwise.records.folder import read_run
+from maskwise.records.folder import read_run, tables_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL
 from maskwise.support.errors import UserError
@@ -57,8 +57,7 @@ LITTLE = with_parameters(
         "masked_examples": 4,
         "shares": (0.0, 0.2),
     },
-    hotpotqa={"shares": SHARES},
-    labelled_text={"shares": SHARES, "shots": 2},
+    datasets={"shares": SHARES, "shots": 2},
     generation_length={"canvases": (8, 16), "blocks": (8,), "questions": 2},
     likelihood_masks={"mask_counts": (0, 8), "samples": 2, "questions": 2},
     nelbo={"draws": 3},
@@ -95,7 +94,7 @@ def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
     for probe in settings.probes:
         said = any(note.startswith(f"{probe} was not run") for note in notes)
         assert (probe in asked) != (said or probe == "block-offset"), probe  # this model has no blocks
-    assert sum("want of data" in note for note in notes) == 2
+    assert sum("want of data" in note for note in notes) == 1
     assert {"attribution", "points", "nelbo"} <= asked
     assert model.causal == ("unmasking" not in asked)
     again = diagnose(model, settings, tmp_path / "run")
@@ -306,8 +305,8 @@ def test_points_use_as_many_examples_as_the_window_holds(tmp_path):
     (note,) = run.manifest["notes"]
     assert note == "points: at most 4 examples; with more the prompts exceed the context length"
     assert {r["condition"]["examples"] for r in run.records} == {0, 4}
-    with pytest.raises(UserError, match="nothing to ask: hotpotqa was not run for want of data"):
-        diagnose(model, only("hotpotqa"), tmp_path / "b")
+    with pytest.raises(UserError, match="nothing to ask: datasets was not run for want of data"):
+        diagnose(model, only("datasets"), tmp_path / "b")
     assert not (tmp_path / "b").exists()
 
 
@@ -326,6 +325,12 @@ def test_records_of_points_of_version_0_1_are_still_judged():
     assert {one.low for one in points.metrics(pd.DataFrame(guessed), {})} == {None}
 
 
+def by_share(run):
+    """{share: accuracy}"""
+    drawn = datasets.by_share(tables_of(run, ())["datasets"], {})
+    return drawn[drawn.measure == "correct"].set_index("share")["value"]
+
+
 def test_hotpotqa_is_asked_as_the_paper_writes_it(tmp_path):
     data = {"hotpotqa": read_dataset("hotpotqa", larger_of_two(tmp_path / "hotpot.json"))}
     seen = []
@@ -337,11 +342,11 @@ def test_hotpotqa_is_asked_as_the_paper_writes_it(tmp_path):
         first = re.findall(r"\[A\] (\w+)\n", text)[-1]
         return "A" if larger == first or text.count("<|mask|>") > 5 else "B"
 
-    settings = replace(only("hotpotqa"), points=20)
+    settings = replace(only("datasets"), points=20)
     run = read_run(diagnose(reader_model(reads_facts), settings, tmp_path / "run", data=data))
-    found = accuracy(summarise(run), "hotpotqa")
+    found = by_share(run)
     a_is_right = np.mean([record["answer"] == "A" for record in run.records])
-    assert found[0.0,] == 1.0 and found[0.2,] == pytest.approx(a_is_right) and 0.2 < a_is_right < 0.8
+    assert found[0.0] == 1.0 and found[0.2] == pytest.approx(a_is_right) and 0.2 < a_is_right < 0.8
     question = (
         r"\*\*Context\*\*:\n'\w+ is larger\.'\.\n\n\*\*Question\*\*: 'Which is larger, \w+ or \w+\?' "
         r"\[A\] \w+\n \[B\] \w+\n\*\*Answer\*\*:\["
@@ -367,10 +372,10 @@ def test_pieces_of_characters_are_not_taken_for_each_other(tmp_path):
     rows = [{"text": f"number {n}", "label": labels[n % 2]} for n in range(40)]
     (tmp_path / "sides.json").write_text(json.dumps(rows))
     data = {"sides": read_dataset("sides", tmp_path / "sides.json")}
-    model, settings = reader_model(lambda text: labels[0]), replace(only("labelled-text"), points=20)
+    model, settings = reader_model(lambda text: labels[0]), replace(only("datasets"), points=20)
     run = read_run(diagnose(model, settings, tmp_path / "run", data=data))
     assert {record["answer"] for record in run.records} == {"\ufffd"}  # both labels begin with a byte
-    assert 0.2 < accuracy(summarise(run), "labelled-text")[0.0,] < 0.8
+    assert 0.2 < by_share(run)[0.0] < 0.8
 
 
 def test_another_seed_draws_other_clouds():
@@ -393,14 +398,17 @@ def test_data_sets_are_asked_with_a_share_of_masks(tmp_path):
         asked = int(re.findall(r"number (\d+)", text)[-1])
         return "even" if asked % 2 == 0 or text.count("<|mask|>") > 8 else "odd"
 
-    run = read_run(diagnose(reader_model(parity), replace(only("labelled-text"), points=10), tmp_path / "r", data=data))
-    found = accuracy(summarise(run), "labelled-text")
+    run = read_run(diagnose(reader_model(parity), replace(only("datasets"), points=10), tmp_path / "r", data=data))
+    found, table = by_share(run), tables_of(run, ())["datasets"]
     odd = np.mean([r["answer"].startswith("o") for r in run.records])
-    assert found[0.0,] == 1.0 and found[0.2,] == pytest.approx(1 - odd) and 0 < odd < 1
+    assert found[0.0] == 1.0 and found[0.2] == pytest.approx(1 - odd) and 0 < odd < 1
+    lost, nats, before, own = datasets.metrics(table, {})
+    assert (lost.value, lost.n, before.value) == (pytest.approx(-odd), 10, 1) and own.value == lost.value
+    assert nats.value < 0 and lost.low < -odd < lost.high
     assert {r["task"] for r in run.records} == {"parity"} and run.manifest["settings"]["data"].keys() == {"parity"}
     few, many = ({r["masks"] for r in run.records if r["condition"]["share"] == share} for share in (0.0, 0.2))
     assert len(few) == 1 and min(many) > 8 > max(few)
-    with pytest.raises(UserError, match="no probe of this run asks about parity: add shots-masks or labelled-text"):
+    with pytest.raises(UserError, match="no probe of this run asks about parity: add shots-masks or datasets"):
         diagnose(reader_model(parity), only("mask-count"), tmp_path / "unasked", data=data)
     assert not (tmp_path / "unasked").exists()
 

@@ -1,4 +1,4 @@
-"""Shared code of the probes over labelled exercises: prompts in format B, and data sets by the share of masks.
+"""Shared code of the probes over labelled exercises: prompts in format B, and questions of data sets.
 
 The prompt is cut before the label, and masks enough for the longest label and `].` follow; a question that is not the
 last has as many in their place. The label's first token is scored.
@@ -6,13 +6,9 @@ last has as many in their place. The label's first token is scored.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from maskwise.probes.blocks import sees_past_the_question
-from maskwise.probes.probe import Asker, Probe, Setup, Unit, units_for
-from maskwise.probes.section import Point, Section, Shown
-from maskwise.records.record import Condition
+from maskwise.probes.probe import Asker, Probe, Setup
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
 from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels
@@ -23,10 +19,6 @@ if TYPE_CHECKING:
     from maskwise.models.model import Model
 
 ONE_SHOT_TOKENS = 300  # the longest single example shown before a HotpotQA question
-SHARES = {"shares": (0.0, 0.05, 0.1, 0.2), "longest_prompt": 1000}
-QUICK_SHARES = {"shares": (0.0, 0.1, 0.2)}
-LEVEL_IS_BEST = "A level line is what one would hope for."
-over_shares = partial(Section, x_label="Extra masks (% of the length)", at="{} %", how_to_read=LEVEL_IS_BEST)
 
 
 @dataclass(frozen=True)
@@ -68,29 +60,6 @@ def given_data(setup: Setup, probe: Probe) -> Iterator[tuple[Dataset, Labels]]:
         yield found, labels_of(setup.asker.tokenizer, found.labels, found.tests[0].form, found.system)
 
 
-def data_units(setup: Setup, probe: Probe, shots: int, want: str) -> Iterator[Unit]:
-    """Questions of the data sets given, under each share of masks. `want` says what to give with --data."""
-    asker, own, settings = setup.asker, setup.own, setup.settings
-    shares = own["shares"] if sees_past_the_question(setup) else (0.0,)
-    if not any(probe.takes(name) for name in setup.data):
-        setup.note(f"{probe.name} was not run for want of data: give it with --data {want}")
-    for found, labels in given_data(setup, probe):
-        examples = data_examples(asker, found, shots, settings.seed)
-        longest = min(own["longest_prompt"], longest_that_fits(setup.model, shares, labels.masks))
-        tests = tests_that_fit(asker, found, examples, settings.points, longest, settings.seed)
-        if len(tests) < settings.points:
-            setup.note(f"{found.name}: {len(tests)} questions of at most {longest} tokens, not {settings.points}")
-        made = partial(_with_share, asker, examples, tests, labels)
-        asked: list[Condition] = [{"share": share} for share in shares]
-        yield from units_for(probe.name, found.name, len(tests), asked, made)
-
-
-def _with_share(
-    asker: Asker, examples: Sequence[Labelled], tests: Sequence[Labelled], labels: Labels, point: int, asked: Condition
-) -> tuple[Prompt, str]:
-    return label_prompt(asker, examples, tests[point], labels, share=float(asked["share"]))
-
-
 def data_examples(asker: Asker, data: Dataset, shots: int, seed: int) -> list[Labelled]:
     """The examples of every test question of a data set: balanced labels, or one short example of HotpotQA."""
     draws = python_random("shown", data.name, seed)
@@ -122,7 +91,3 @@ def longest_that_fits(model: "Model", shares: Sequence[float], masks: int) -> in
     """The longest prompt that fits the context length with the largest share of masks."""
     moved = (model.block or 1) - 1  # at most, so that the answer begins a block
     return int((model.window - moved - masks) / (1 + max(shares)))
-
-
-def by_share(probe: str, shown: Shown) -> list[Point]:
-    return [Point("", 100 * entry.condition["share"], entry) for entry in shown.entries(probe)]

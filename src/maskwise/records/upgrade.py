@@ -9,7 +9,12 @@ from msgspec import UNSET, structs
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition
 
-MERGED = {"mask-attribution": "attribution", "attention": "attribution"}  # {earlier probe: today's}
+MERGED = {  # {earlier probe: today's}
+    "mask-attribution": "attribution",
+    "attention": "attribution",
+    "hotpotqa": "datasets",
+    "labelled-text": "datasets",
+}
 ADDED: dict[str, Condition] = {
     "attribution": {"of": "examples"},
     "mask-attribution": {"of": "masks"},

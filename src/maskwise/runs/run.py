@@ -303,7 +303,7 @@ def diagnose(
         seed: draws the examples and questions. chat: ask through the chat template.
         select_tasks: of the preset paper: separate questions decide on which tasks the scores rest.
         words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.
-        data: paths of data sets by name, or texts NAME=PATH, for hotpotqa, labelled-text,
+        data: paths of data sets by name, or texts NAME=PATH, for datasets,
             generation-length, likelihood-masks, confidence and trajectory.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, so that runs are equal to the byte.

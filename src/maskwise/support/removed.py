@@ -27,6 +27,8 @@ REMOVED: dict[str, dict[str, str]] = {
     "probe": {
         "attention": "attribution measures it",
         "calibration": "contrast",
+        "hotpotqa": "datasets measures it",
+        "labelled-text": "datasets measures it",
         "mask-attribution": "attribution measures it",
         "numerics": "",
         "room": "the accuracy at the baseline says whether a task can show a loss; --select-tasks with --paper",
