@@ -7,9 +7,14 @@ from oracle.kept import of_estimate
 SHARES = {"accuracy": "correct", **{name: name for name in ("lost", "gained", "ever", "unparsable")}}
 
 
+def labels(one):
+    return {"rule": one["rule"], "tokens_per_step": int(one["pace"].split()[0])}
+
+
 def rows(tables):
     table = tables["trajectory"]
-    for key, own in conditions(table):
+    for one, own in conditions(table):
+        key = labels(one)
         for name, column in SHARES.items():
             yield of_estimate(name, key, share("", answers(own, column)))
         yield of_estimate("first seen", key, mean("", answers(own, "first_seen"), SHARE, (0.0, 1.0)))
@@ -19,9 +24,8 @@ def rows(tables):
             yield of_estimate(f"{kind} chance", key, by_chance("", own, kind))
             yield of_estimate(f"{kind} excess", key, above)
             yield [f"{kind} p", key, above.p, None, None, above.n]
-    labels = ["rule", "tokens_per_step"]
     for row in stands(table, tables).to_dict("records"):
-        yield ["settled", {name: row[name] for name in labels}, row["value"], row["low"], row["high"], row["n"]]
+        yield ["settled", labels(row), row["value"], row["low"], row["high"], row["n"]]
     for row in along(table, tables).to_dict("records"):
-        key = {name: row[name] for name in labels} | {"share": row["steps"] / 100}
+        key = labels(row) | {"share": row["steps"] / 100}
         yield ["along right", key, row["value"], row["low"], row["high"], row["n"]]

@@ -97,18 +97,19 @@ def looked(given: Sequence[int], right: int) -> dict[str, float]:
     }
 
 
-def conditions(table: Table) -> Iterator[tuple[dict[str, Any], Table]]:
+def conditions(table: Table) -> Iterator[tuple[dict[str, str], Table]]:
     """The questions of each strategy and pace with their measures, in the order in which they were asked."""
     import pandas as pd
 
     measures = [looked(given, right) for given, right in zip(table.answers, table.right, strict=True)]
     for key, own in table.join(pd.DataFrame(measures, index=table.index)).groupby(BY, sort=False):
-        yield dict(zip(BY, key, strict=True)), own
+        rule, pace = key
+        yield {"rule": rule, "pace": f"{pace} token{'s' if pace != 1 else ''} per step"}, own
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
     """What is lost and gained above chance, and how many answers late steps changed at all."""
-    found = [(f"{one['rule']}, {one['tokens_per_step']} per step", own) for one, own in conditions(table)]
+    found = [(", ".join(one.values()), own) for one, own in conditions(table)]
     above = [excess(f"{name}: {words}{ABOVE}", own, kind) for kind, words in KINDS.items() for name, own in found]
     return above + [share(f"{name}: {CHANGED}", answers(own, "lost") + answers(own, "gained")) for name, own in found]
 
@@ -183,7 +184,7 @@ def advice(found: Sequence[Estimate]) -> str | None:
     return f"decode to the end: it is not shown that the last steps destroy none; {asking}"
 
 
-by_rule = partial(Figure, series="rule", panel="tokens_per_step")
+by_rule = partial(Figure, series="rule", panel="pace")
 PROBE = Probe(
     NAME,
     __doc__,
@@ -192,7 +193,7 @@ PROBE = Probe(
     figures=[
         by_rule(along, "steps", "Steps done, %", y="Right answers"),
         by_rule(lost_and_gained, "what", "What becomes of an answer", y="Questions", kind="points"),
-        Figure(stands, "rule", "Strategy", y="Steps until the answer stands", series="tokens_per_step", kind="points"),
+        Figure(stands, "rule", "Strategy", y="Steps until the answer stands", series="pace", kind="points"),
     ],
     condition={"rule": str, "tokens_per_step": int},
     evidence={"answers": list[int], "right": int, "changed": int, "voted": int | UnsetType},  # voted: by version 0.2
