@@ -146,7 +146,7 @@ PROBE = Probe(
     metrics,
     figures=[
         Figure(random_order, "tokens_per_pass", "Tokens per forward pass", "Puzzles solved", series="puzzle"),
-        Figure(areas, "rule", "Strategy", "Area under puzzles solved", series="puzzle", kind="points"),
+        Figure(areas, "rule", "Strategy", "Area under puzzles solved", series="puzzle", unit="", kind="points"),
     ],
     condition={"puzzle": str, "rule": str, "speed": str},
     evidence={"tokens_per_pass": float | UnsetType, "ideal": float | UnsetType, "ideal_speed": float | UnsetType},
