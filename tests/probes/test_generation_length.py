@@ -109,7 +109,7 @@ def test_empty_and_cut_answers_are_counted_by_canvas(tables):
     unusable = ends(table, {}).set_index("measure").loc[["empty", "cut"]]
     assert set(unusable.value) == {0.0} and (unusable.high > 0).all()
     old = ends(table.drop(columns=["empty", "cut"]), {})
-    assert set(old.measure) == {"end_share", "ended", "end_step"}
+    assert set(old.measure) == {"end_share", "end_step"}
 
 
 @pytest.mark.parametrize(("canvas", "empty", "cut"), [(2, 0.0, 1.0), (16, 0.0, 0.0)])

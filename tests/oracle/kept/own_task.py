@@ -12,7 +12,7 @@ def rows(tables):
     written, scored = tables["generation-length"], tables["likelihood-masks"]
     smallest = written.groupby("layout").canvas.min()
     yield from curve_rows(written, BY, lambda condition: {"canvas": smallest[condition["layout"]]})
-    lengths = curve(written, BY, {"length": TOKENS}).to_dict("records")
+    lengths = curve(written, BY, {"length": TOKENS, "ended": ""}).to_dict("records")
     for row in [*lengths, *ends(written, tables).to_dict("records")]:
         condition, name = {name: row[name] for name in BY}, row["measure"].replace("_", " ")
         yield [name, condition, row["value"], row["low"], row["high"], row["n"]]

@@ -34,7 +34,7 @@ from maskwise.tasks.prompts import Prompt
 NAME = "generation-length"
 BY = ["layout", "canvas"]
 WRITTEN = {"correct": SHARE, "length": TOKENS}
-ENDS = {"end_share": "", "empty": SHARE, "cut": SHARE, "ended": "", "end_step": ""}
+ENDS = {"end_share": "", "empty": SHARE, "cut": SHARE, "end_step": ""}
 DECODING_COST = 4
 
 

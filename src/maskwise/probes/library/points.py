@@ -106,14 +106,19 @@ def whole(table: Table) -> Table:
 
 
 def by_examples(table: Table, others: Tables) -> Table:
-    return curve(whole(table).query("share == 0"), BY, {"correct": SHARE}, {"order": "random"})
+    return orders(whole(table).query("share == 0"))
 
 
 def by_share(table: Table, others: Tables) -> Table:
     """With the number of examples that was asked with masks."""
     table = whole(table)
     masked = table[table.share > 0].examples.unique()
-    return curve(table[table.examples.isin(masked)], BY, {"correct": SHARE}, {"order": "random"})
+    return orders(table[table.examples.isin(masked)])
+
+
+def orders(table: Table) -> Table:
+    placed = {"right": "question last", "left": "question first"}
+    return curve(table.assign(question=table.question.map(placed)), BY, {"correct": SHARE}, {"order": "random"})
 
 
 MASKS = "Masks at the end (share of the length)"
