@@ -146,3 +146,5 @@ def test_speeds_and_areas_are_those_of_the_answers():
     assert area["ideal"] == pytest.approx(aup([(1, 1.0), (4, 0.25)]))
     drawn = random_order(found, {}).set_index(["puzzle", "speed"]).value
     assert drawn["copy, perfect", "4 a step"] == 0.25 and drawn["copy", "4 a step"] == 0.5
+    older = random_order(found.drop(columns=["tokens_per_pass", "ideal", "ideal_speed"]), {})
+    assert older.value.notna().any() and older.tokens_per_pass.isna().all()  # not all records hold these

@@ -17,8 +17,7 @@ exact bound of none in so many) may lie anywhere within the bounds of the measur
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -237,16 +236,3 @@ def clearly_above_zero(strata: Strata) -> bool:
         return False
     mean, low, _ = stratified_mean(strata)
     return mean > 0 if low is None else low > 0
-
-
-# Values of each piece of text (a record's point)
-
-
-def by_point(
-    records: Iterable[Record], kind: Callable[[Record], str], value: Callable[[Record], float]
-) -> list[dict[str, list[float]]]:
-    """For each point, the values of its records by kind."""
-    found: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        found[record.point][kind(record)].append(value(record))
-    return [dict(kinds) for _, kinds in sorted(found.items())]

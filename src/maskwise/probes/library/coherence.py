@@ -35,6 +35,7 @@ from maskwise.tasks.words import Words
 
 NAME = "coherence"
 BY = ["puzzle", "rule", "speed"]
+MEASURED = ("tokens_per_pass", "ideal", "ideal_speed")
 LITTLE = 0.1  # of the puzzles, lost by copy
 LEAST_SOLVED = 0.2  # of the puzzles, one token per step: below it there is nothing that speed could cost
 BLIND = ("random", "margin", "entropy", "left-to-right")  # strategies that look at no drawn token: closed forms hold
@@ -96,6 +97,7 @@ def speeds(table: Table, others: Tables) -> Table:
     """Puzzles solved and tokens per forward pass under each strategy at each speed, and those of perfect marginals.
 
     Tokens per pass are averaged as passes: twice as fast on half the puzzles is not twice as fast overall."""
+    table = table.reindex(columns=[*dict.fromkeys((*table, *MEASURED))])
     listed = curve(table.assign(passes=1 / table.tokens_per_pass), BY, {"correct": SHARE, "passes": TOKENS})
     solved, passes = (listed[listed.measure == measure].set_index(BY) for measure in ("correct", "passes"))
     pace = 1 / passes[["value", "high", "low"]].astype(float).where(lambda ends: ends > 0)
@@ -149,7 +151,7 @@ PROBE = Probe(
         Figure(areas, "rule", "Strategy", "Area under puzzles solved", series="puzzle", unit="", kind="points"),
     ],
     condition={"puzzle": str, "rule": str, "speed": str},
-    evidence={"tokens_per_pass": float | UnsetType, "ideal": float | UnsetType, "ideal_speed": float | UnsetType},
+    evidence=dict.fromkeys(MEASURED, float | UnsetType),
     needs=frozenset({"masks", "whole sequences"}),
     sizes={"quick": {"puzzles": 6}},
 )
