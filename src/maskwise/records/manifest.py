@@ -22,6 +22,7 @@ class ModelDescription(Typed, frozen=True, kw_only=True, omit_defaults=True):
 
     name: Annotated[str, Meta(description="its name or folder")]
     planted: Annotated[str | None, Meta(description="the fault that was planted in it, to be found")] = None
+    tuned: Annotated[str | None, Meta(description="the model it was tuned from against masks, by its card")] = None
     kind: Annotated[str, Meta(description="its family; ar is autoregressive, served is behind an endpoint")]
     parameters: Annotated[Count | None, Meta(description="how many; null if not known")]
     window: Annotated[Count | None, Meta(description="context length in tokens; null if not known")]

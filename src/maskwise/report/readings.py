@@ -15,8 +15,10 @@ from maskwise.probes.section import Entry, Summary
 from maskwise.probes.summary import scores_shown, summarise, unknown_probe
 from maskwise.records.folder import RunOnDisk, read_run, tables_of
 from maskwise.records.manifest import Manifest
+from maskwise.records.sample import read_sample
 from maskwise.records.table import Tables
 from maskwise.report.figures.drawing import pretty
+from maskwise.report.screen import CONTRAST, FILLER, MASKS, Screen
 from maskwise.report.section import Section, sections
 from maskwise.scoring.scores import Score, null_score
 from maskwise.support.errors import UserError
@@ -181,3 +183,12 @@ def sections_of(readings: Sequence[Reading]) -> list[Section]:
     """Of the probes of the new kind."""
     measured = [probe.measured for probe in readings[0].probes if probe.measured is not None]
     return sections(measured, {reading.label: reading.tables for reading in readings})
+
+
+def screen_of(reading: Reading) -> Screen:
+    """The first screen of a run."""
+    first = [(one.probe.name, one.estimates[reading.label][:1]) for one in sections_of([reading])]
+    claims = {probe: found[0] for probe, found in first if found and found[0].claim}
+    others = {probe: one for probe, one in claims.items() if probe not in (MASKS, FILLER, CONTRAST)}
+    prompts = read_sample(reading.folder, reading.manifest)
+    return Screen(reading.label, reading.manifest, reading.tables, others, prompts)

@@ -15,7 +15,7 @@ from msgspec import UNSET, structs
 
 from maskwise.models.checkpoints.configuration import read_family
 from maskwise.models.checkpoints.fingerprint import fingerprint
-from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in
+from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in, tuned_from
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
 from maskwise.probes import PROBES, record_fields, select_tasks
@@ -287,6 +287,7 @@ def described(model: Model) -> ModelDescription:
     return ModelDescription(
         name=model.name,
         planted=planted_in(model.name),
+        tuned=tuned_from(model.name),
         kind=model.kind,
         parameters=model.parameter_count,
         window=model.window,

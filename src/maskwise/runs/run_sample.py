@@ -16,6 +16,7 @@ from maskwise.records.sample import MOST_PROMPTS, MOST_TOKENS, SampledPrompt
 from maskwise.tasks.prompts import Prompt
 
 TOP, ATTRIBUTION_DIGITS = 5, 3
+BASELINE = 2  # masks
 FEWEST, RECORDS_PER_PROMPT = 8, 28  # fewer prompts of a short run, because they are asked again
 
 
@@ -54,8 +55,9 @@ def rounded(norms: Tensor) -> list[float]:
 
 
 def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
-    """The first answer of each condition, the outermost conditions first, the probes in turn; a third of the room is
-    for answers that are right where those are wrong, or wrong where they are right."""
+    """One question at both ends of the lead; then the first answer of each condition, the outermost conditions first,
+    the probes in turn; a third of the room is for answers that are right where those are wrong, or the other way."""
+    pair = both_ends(records)
     pairs: dict[str, dict[str, dict[bool, Record]]] = {name: defaultdict(dict) for name in probes}
     for record in records:
         if record.probe in pairs:
@@ -65,7 +67,27 @@ def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
     most = min(MOST_PROMPTS, max(FEWEST, len(records) // RECORDS_PER_PROMPT))
     both = [list(pair.values()) for pair in turns]
     others = [pair[1] for pair in both if len(pair) > 1][: most // 3]
-    return [pair[0] for pair in both][: most - len(others)] + others
+    rest = [one[0] for one in both][: most - len(others)] + others
+    named = {key_of(record) for record in pair}
+    return [*pair, *(record for record in rest if key_of(record) not in named)][:MOST_PROMPTS]
+
+
+def both_ends(records: Sequence[Record]) -> list[Record]:
+    """A question of the first screen's lead at its two ends: the first whose answer becomes wrong, else one that
+    changes, else the first."""
+    asked = [
+        record for record in records if record.probe == "mask-count" and not {"shots", "relevant"} & {*record.condition}
+    ]
+    near_and_far = not asked
+    if near_and_far:
+        asked = [record for record in records if record.probe == "contrast" and record.condition["examples"] != "none"]
+    ends: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
+    for record in asked:
+        place = int(record.condition["examples"] == "far") if near_and_far else int(record.condition["masks"])
+        if near_and_far or place >= BASELINE:
+            ends[record.task, record.point].setdefault(place, record)
+    pairs = [[own[min(own)], own[max(own)]] for own in ends.values() if len(own) > 1]
+    return max(pairs, key=lambda pair: (pair[0].correct != pair[1].correct, pair[0].correct), default=[])
 
 
 def _outermost_first(conditions: list[dict[bool, Record]]) -> Iterator[dict[bool, Record]]:

@@ -49,6 +49,19 @@ def planted_in(name: str) -> str | None:
     return planted if isinstance(planted, str) else None
 
 
+def tuned_from(name: str) -> str | None:
+    """The base of a model whose card says that it was tuned against masks; None of all others."""
+    own = split_name(name)[1]
+    places = [ZOO / name, Path(name), *([] if own is None else [Path(own)])]
+    card = next((place / "README.md" for place in places if (place / "README.md").is_file()), None)
+    if card is None:
+        return None
+    with card.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(1 << 16)
+    base = re.search(r"^base_model: (.+)$", text, re.MULTILINE)
+    return base[1].strip() if base and "mask-agnostic" in text.lower() else None
+
+
 def locate_checkpoint(name: str, adapter: str | Path | None = None) -> tuple[Path, tuple[Path, ...]]:
     """The folder of a checkpoint, and those of the adapters on it, in the order they are put on, `adapter` the last.
     A name that is an adapter's leads on to the model it was trained on, which may be adapted itself."""

@@ -1,0 +1,163 @@
+"""The first screen: rows, verdicts, control, flips and advice from tables of known answers."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from maskwise.records.sample import SampledPrompt
+from maskwise.report.screen import Screen, in_lines, letters_of, question_of
+from maskwise.scoring import verdicts as rule
+
+TASKS, EACH = 16, 16
+N = TASKS * EACH
+
+
+def manifest(**model):
+    known = {
+        "name": "m",
+        "kind": "llada",
+        "parameters": 8_000_000_000,
+        "mask_id": 1,
+        "block": None,
+        "dtype": "bfloat16",
+    }
+    known |= {"weights": None, "planted": None, "tuned": None} | model
+    return SimpleNamespace(
+        model=SimpleNamespace(**known), settings=SimpleNamespace(chat=False, tasks=list("t" * TASKS))
+    )
+
+
+def answered(conditions, wrong, **more):
+    """The questions that are wrong under a condition are the first so many, spread over the tasks."""
+    parts = []
+    for condition, count in zip(conditions, wrong, strict=True):
+        place = np.arange(N)
+        own = pd.DataFrame({"task": place % TASKS, "point": place // TASKS, "correct": (place >= count).astype(float)})
+        parts.append(own.assign(nll=1.0, nll_allowed=0.5, nll_choice=0.5, **condition, **more))
+    return pd.concat(parts, ignore_index=True).astype({"task": "category"})
+
+
+def masks(*wrong, counts=(2, 20, 200)):
+    return answered([{"masks": k, "relevant": 10} for k in counts], wrong)
+
+
+def stops(*wrong, counts=(0, 200)):
+    return answered([{"fillers": n, "filler": ".", "format": "A", "relevant": 10} for n in counts], wrong)
+
+
+def contrast(near, far, masks=2):
+    """Each question under its three rules, all of them right or all wrong."""
+    table = answered([{"examples": "near", "masks": masks}, {"examples": "far", "masks": masks}], (near, far))
+    return pd.concat([table.assign(point=3 * table.point + one) for one in range(3)], ignore_index=True)
+
+
+def pairs(near, far):
+    rows = [
+        {"task": "text", "point": p, "distance": d, "tc": v + 0.01 * p}
+        for d, v in ((1, near), (16, far))
+        for p in range(12)
+    ]
+    return pd.DataFrame(rows).astype({"task": "category"})
+
+
+def screen(model=None, prompts=(), **tables):
+    named = {"masks": "mask-count", "stops": "filler", "distance": "contrast", "together": "total-correlation"}
+    return Screen("m", manifest(**(model or {})), {named[key]: table for key, table in tables.items()}, {}, prompts)
+
+
+def commands(found):
+    return [command.removeprefix("maskwise ") for command, _ in found.advice]
+
+
+def test_the_numbers_and_verdicts_of_a_distracted_model():
+    found = screen(masks=masks(10, 20, 90), stops=stops(10, 12), distance=contrast(20, 80), together=pairs(1.5, 0.0))
+    assert [(at, round(N * level.value)) for at, level in found.rows["masks"].levels] == [
+        ("2", 246),
+        ("20", 236),
+        ("200", 166),
+    ]
+    assert found.rows["masks"].change.value == pytest.approx(-80 / N)
+    assert found.rows["distance"].change.value == pytest.approx(-60 / N)
+    assert found.beyond_stops.value == pytest.approx(-78 / N) and found.from_few.value == pytest.approx(-70 / N)
+    assert {key: str(one) for key, one in found.verdicts.items()} == {
+        "masks": "LOSS, mostly the masks",
+        "stops": "none detected",
+        "distance": "LOSS",
+        "together": "one at a time",
+    }
+    assert found.flips == (80, 0, N - 80)
+    assert commands(found) == [
+        "diagnose m --probes mitigations",
+        "generate m --canvas growing",
+        "diagnose m --data FILE",
+        "tune m --data FILE",
+    ]
+
+
+def test_any_text_is_no_reason_to_tune():
+    found = screen(masks=masks(10, 10, 90), stops=stops(10, 90))
+    assert str(found.verdicts["masks"]) == f"LOSS, {rule.ANY_TEXT}" and "tune m --data FILE" not in commands(found)
+
+
+def test_a_healthy_model_hears_nothing_about_masks_and_where_to_put_what_decides():
+    found = screen(masks=masks(0, 0, 0), stops=stops(0, 0), distance=contrast(5, 90))
+    assert found.verdicts["masks"] == rule.Verdict(rule.NONE) and found.beyond_stops is None
+    assert commands(found) == ["", "diagnose m --data FILE"]
+
+
+def test_a_guessing_model_and_one_with_few_questions():
+    guessing = screen(masks=masks(190, 190, 190))
+    assert guessing.verdicts["masks"].why == rule.GUESSING
+    assert commands(guessing) == ["diagnose m --chat", "verify m", "diagnose m --relevant 20"]
+    table = masks(1, 1, 1)
+    few = screen(masks=table[table.point < 1])
+    assert few.verdicts["masks"] == rule.Verdict(rule.CANNOT_TELL, rule.TOO_FEW)
+    assert commands(few)[0].startswith("diagnose m --questions ")
+
+
+def test_a_tuned_model_is_compared_with_its_base():
+    found = screen({"tuned": "base"}, masks=masks(10, 10, 90))
+    assert commands(found)[0] == "compare base m" and not any(one.startswith("tune") for one in commands(found))
+
+
+def test_block_models_and_those_without_masks():
+    block = screen({"block": 32}, masks=masks(10, 90, counts=(2, 32)), stops=stops(10, 10, counts=(0, 29)))
+    assert [at for at, _ in block.rows["masks"].levels] == ["2", "32"] and block.verdicts["masks"].why == rule.MOSTLY
+    assert not any(one.startswith("tune") for one in commands(block))
+    alone = screen({"mask_id": None, "kind": "ar"}, distance=contrast(10, 80, masks=0))
+    assert alone.lead == "distance" and alone.flips == (70, 0, N - 70) and alone.verdicts["distance"].word == rule.LOSS
+    assert screen().advice == [] and in_lines(screen()) == ["m: masked diffusion (LLaDA), 8 B parameters, bfloat16"]
+
+
+def prompt(masks, chances, point=0, answer="A"):
+    text = "Answer:[B].\n\nOptions: (A) fox, (B) knife, (C) rugby\nAnswer:["
+    chosen = max(chances, key=chances.get)
+    return SampledPrompt(
+        **{"probe": "mask-count", "task": "t", "point": point, "condition": {"masks": masks}, "answer": answer},
+        **{"correct": chosen == answer, "tokens": [text, "<mask>"], "row": 1, "top": list(chances.items())},
+        probability=chances[answer],
+    )
+
+
+def test_the_question_shown_is_one_whose_answer_becomes_wrong():
+    stays = [prompt(k, {"A": 0.9, "B": 0.1}) for k in (2, 20, 200)]
+    flips = [prompt(k, {"A": a, "B": 1 - a}, point=1) for k, a in ((2, 0.97), (20, 0.9), (200, 0.31))]
+    found = screen(prompts=[*stays, *flips], masks=masks(10, 20, 90))
+    assert found.example == [flips[0], flips[2]] and screen(prompts=stays, masks=masks(0, 0, 0)).example == [
+        stays[0],
+        stays[2],
+    ]
+    assert question_of(flips[0]) == "Options: (A) fox, (B) knife, (C) rugby"
+    assert letters_of(flips[2]) == [("A", 0.31), ("B", 0.69), ("C", 0.0)]
+    said = "\n".join(in_lines(found))
+    assert "LOSS" in said and "A 97%" in said and "B 69%" in said
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_lines_hold_every_interval(width):
+    found = screen(masks=masks(10, 20, 90), stops=stops(10, 12), distance=contrast(20, 80), together=pairs(1.5, 0.0))
+    text = "\n".join(in_lines(found, width))
+    for row in found.rows.values():
+        assert all(row.change.text(end) in text for end in (row.change.low, row.change.high, row.change.tasks_low))
