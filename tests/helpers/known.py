@@ -69,9 +69,8 @@ SMALL = with_parameters(
 )
 CORE_PROBES = replace(SMALL, probes=(*FIRST_PROBES[:4], "context-length", "location-masks", "natural-text"))
 DECODED = with_parameters(
-    replace(SMALL, probes=(*SMALL.probes, "unmasking", "few-steps")),
-    unmasking={"steps": 5, "masks": (2, 12)},
-    few_steps={"steps": (3,), "masks": (2, 12)},
+    replace(SMALL, probes=(*SMALL.probes, "steps")),
+    steps={"masks": (2, 12), "random": (3, 5), "confident": (5,)},
 )
 
 QUESTION = re.compile(r"Options: (\(A\) .*)\nAnswer:\[(?:([ABC])\]|<\|mask\|>)")

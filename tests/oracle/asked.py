@@ -40,7 +40,8 @@ def named(names: str, **renamed: str) -> dict[str, str]:
 class How:
     """How the package is asked for a stored probe: the probe's name today, {stored name: name today} of the entries of
     its conditions, more arguments of `mw.diagnose`, the rows of a data set by its name, entries of the evidence that
-    are not stored, and the entries of a condition that tell which part of a merged probe is stored so."""
+    are not stored, and the entries of a condition that tell which part of a merged probe is stored so, `but` for
+    conditions with one of these."""
 
     probe: str
     condition: Mapping[str, str]
@@ -48,6 +49,7 @@ class How:
     data: Mapping[str, Callable[[], list[Any]]] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
     part: Mapping[str, Any] = field(default_factory=dict)
+    but: Mapping[str, Any] = field(default_factory=dict)
 
 
 def hotpotqa_rows() -> list[Any]:
@@ -95,8 +97,8 @@ HOW: dict[str, How] = {
     "mask-attribution": How("attribution", named("", extra_masks="extra masks"), part={"of": "masks"}),
     "attention": How("attribution", named("", extra_masks="extra masks"), part={"of": "attention"}),
     "mechanism": How("mechanism", named("masks fillers place attention")),
-    "unmasking": How("unmasking", named("order masks relevant")),
-    "few-steps": How("few-steps", named("steps masks relevant")),
+    "unmasking": How("steps", named("order masks relevant"), part={"steps": 40}),
+    "few-steps": How("steps", named("steps masks relevant"), part={"order": "random"}, but={"steps": 40}),
     "shots-masks": How("shots-masks", named("shots", extra_masks="extra masks")),
     "hotpotqa": How("datasets", named("share"), data={"hotpotqa": hotpotqa_rows}),
     "points": How("points", named("order question examples share")),
@@ -146,7 +148,7 @@ def asked(model: str, probe: str) -> dict[str, Any]:
     records: dict[str, Any] = {}
     fragile = []
     for line in lines:
-        if how.part.items() - line["condition"].items():
+        if how.part.items() - line["condition"].items() or how.but.items() & line["condition"].items():
             continue  # of another part
         for name in how.part:
             del line["condition"][name]

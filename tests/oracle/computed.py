@@ -116,8 +116,9 @@ def published() -> Rows:
             renamed = records.replace('{"model": "tiny-llada+distracted",', f'{{"model": "{name}",')
             (folder / "records.jsonl").write_text(renamed, encoding="utf-8")
             for one in mw.read_run(folder).summary["published"]:
-                ends = map(short, (one["published"], one["value"], one["low"], one["high"]))
                 probe, measure, unit = (one[key] for key in ("probe", "measure", "unit"))
+                low, high = (None, None) if probe == "steps" else (one["low"], one["high"])  # 0.2 gave it no interval
+                ends = map(short, (one["published"], one["value"], low, high))
                 rows[f"published/{name}/{new_probe(probe)}/{measure}"] = [new_probe(probe), measure, unit, *ends]
     return rows
 

@@ -46,8 +46,8 @@ STEP_MASKS, SHARES = (2, 12), (0.0, 0.2)
 LITTLE = with_parameters(
     replace(CORE_PROBES, points=4),
     attribution=ORDERED | {"masks": 6},
-    unmasking={"steps": 5, "masks": STEP_MASKS},
-    few_steps={"steps": (2,), "masks": STEP_MASKS},
+    steps={"masks": STEP_MASKS, "random": (2, 5), "confident": (5,)},
+    mitigations={"masks": 20, "points": 2},
     shots_masks={"shots": (1, 3), "masks": (1, 8), "clouds": 2},
     points={
         "clouds": 1,
@@ -96,7 +96,7 @@ def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
         assert (probe in asked) != (said or probe == "block-offset"), probe  # this model has no blocks
     assert sum("want of data" in note for note in notes) == 1
     assert {"attribution", "points", "nelbo"} <= asked
-    assert model.causal == ("unmasking" not in asked)
+    assert model.causal == ("steps" not in asked)
     again = diagnose(model, settings, tmp_path / "run")
     assert read_run(again).records == run.records
 
@@ -166,14 +166,14 @@ def test_unmasking_recovers_what_masks_cost_when_the_answer_waits(tmp_path):
 
     model = reader_model(reply)
     model.net.config = PretrainedConfig(eos_token_id=None)  # the decoder asks what ends a text
-    run = read_run(diagnose(model, replace(only("unmasking", "few-steps"), points=30), tmp_path))
-    unmasking, few = accuracy(summarise(run), "unmasking"), accuracy(summarise(run), "few-steps")
-    assert unmasking["confidence", 2] == unmasking["random", 2] == few[2, 2] == 1.0
+    run = read_run(diagnose(model, replace(only("steps"), points=30), tmp_path))
+    right = tables_of(run, {"steps"})["steps"].groupby(["order", "steps", "masks"]).correct.mean()
+    assert right["confidence", 5, 2] == right["random", 5, 2] == right["random", 2, 2] == 1.0
     # Ties go to the left, so by confidence the answer is written first, while all 12 are masked: "A" it is.
-    assert unmasking["confidence", 12] == pytest.approx(1 / 3, abs=1e-6)
+    assert right["confidence", 5, 12] == pytest.approx(1 / 3, abs=1e-6)
     # In a random order of 5 steps (3, 3, 2, 2, 2 tokens), the answer waits until 6 or fewer are masked half the time.
-    assert 0.5 < unmasking["random", 12] < 0.85
-    assert unmasking["confidence", 12] < few[2, 12] < 0.85
+    assert 0.5 < right["random", 5, 12] < 0.85
+    assert right["confidence", 5, 12] < right["random", 2, 12] < 0.85
     assert {record["masks"] for record in run.records} == {2, 12}
 
 

@@ -43,8 +43,8 @@ def test_masks_that_change_nothing_are_evidence_for_nothing():
 def test_what_the_answers_support_is_named_with_its_numbers_and_nothing_else(twenty, many_steps, named):
     records = masks(24, twenty, 15)
     if many_steps is not None:
-        records += answers("unmasking", {"order": "confidence", "masks": 200}, many_steps)
-        records += answers("unmasking", {"order": "random", "masks": 200}, 5)
+        records += answers("steps", {"order": "confidence", "steps": 40, "masks": 200}, many_steps)
+        records += answers("steps", {"order": "random", "steps": 40, "masks": 200}, 5)
     said = advice(records)
     assert all(one in said for one in named)
     for one in ("--canvas growing", "small blocks"):

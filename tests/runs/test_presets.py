@@ -54,12 +54,12 @@ def test_quick_keeps_its_numbers_and_gives_them_up_for_those_the_user_names():
 def test_the_papers_preset_is_the_papers_setting():
     assert (PAPER.preset, PAPER.relevant, PAPER.distractors, PAPER.points) == ("paper", (10,), 40, 1000)
     assert PAPER.tasks == tuple(task.name for task in TASKS) and len(PAPER.tasks) == 16
-    assert {"location", "question-position", "mask-count", "context-length", "filler", "unmasking", "location-masks",
-            "few-steps", "attribution", "shots-masks"} <= set(PAPER.probes)  # fmt: skip
+    assert {"location", "question-position", "mask-count", "context-length", "filler", "steps", "location-masks",
+            "attribution", "shots-masks"} <= set(PAPER.probes)  # fmt: skip
     assert not {"contrast", "natural-text", "nelbo"} & set(PAPER.probes)  # ours
     assert "attention" not in PAPER.parameters["attribution"]["of"]
     assert PAPER.parameters["filler"]["after_two_masks"] == ()  # format B is ours
-    assert PAPER.parameters["unmasking"]["points"] == PAPER.parameters["few-steps"]["points"] == 1000
+    assert PAPER.parameters["steps"]["points"] == 1000
 
 
 # What was published, next to what is measured
@@ -108,7 +108,7 @@ def test_published_values_stand_next_to_the_measured_ones(tmp_path, capsys):
     assert (masks["published"], masks["value"]) == (-0.23, pytest.approx(-0.3))
     stops = found["filler", "200 full stops against none"]
     assert (stops["published"], stops["value"]) == (-0.03, pytest.approx(-0.1))
-    steps = found["few-steps", "degradation in 2 steps"]
+    steps = found["steps", "degradation in 2 steps"]
     assert (steps["published"], steps["value"]) == (0.197, pytest.approx(0.25))
     assert len(found) == 3  # nothing of what was not asked
     print_summary(readings[0])

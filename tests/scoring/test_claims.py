@@ -115,16 +115,10 @@ def answers(probe, condition, share, masks=2, points=40, nll=None):
     ]
 
 
-def few_shot(by_location, by_masks, by_fillers, by_length, by_order, by_both, by_place):
+def few_shot(by_location, by_masks, by_fillers, by_both, by_place):
     found = [answers("location", {"location": at}, share, masks=1) for at, share in by_location.items()]
     found += [answers("mask-count", {"masks": k}, share, masks=k) for k, share in by_masks.items()]
     found += [answers("filler", {"filler": ".", "fillers": n}, share) for n, share in by_fillers.items()]
-    found += [
-        answers("context-length", {"distractors": n, "masks": name}, share) for (n, name), share in by_length.items()
-    ]
-    found += [
-        answers("unmasking", {"order": order, "masks": k}, share, masks=k) for (order, k), share in by_order.items()
-    ]
     found += [
         answers("location-masks", {"location": at, "masks": k}, share, masks=k) for (at, k), share in by_both.items()
     ]
@@ -139,8 +133,6 @@ DISTRACTED = {
     "by_location": {0: 0.5, 20: 0.7, 40: 0.95},
     "by_masks": {1: 0.9, 2: 0.9, 20: 0.8, 200: 0.5},
     "by_fillers": {0: 0.9, 20: 0.9, 200: 0.85},
-    "by_length": {(0, "2 masks"): 0.95, (0, "20% masks"): 0.9, (30, "2 masks"): 0.9, (30, "20% masks"): 0.6},
-    "by_order": {("confidence", 200): 0.9, ("random", 200): 0.7, ("confidence", 2): 0.9, ("random", 2): 0.9},
     "by_both": {(0, 2): 0.6, (40, 2): 0.95, (0, 200): 0.5, (40, 200): 0.55},
     "by_place": {
         ("right", 0): 0.5,
@@ -153,7 +145,7 @@ DISTRACTED = {
     },
 }
 OF_PAPER_A = {
-    "distance-costs", "masks-cost", "fillers-cost-less", "steps-recover", "surest-first-best",
+    "distance-costs", "masks-cost", "fillers-cost-less",
     "masks-lower-all", "masks-lower-near", "near-best-right", "near-best-middle", "near-best-left",
 }  # fmt: skip
 
@@ -166,8 +158,6 @@ def test_a_distracted_local_model_confirms_the_first_paper():
     # The least-squares line through (0, .95), (20, .7), (40, .5) falls by .45 over 40.
     assert found["distance-costs"]["value"] == pytest.approx(0.45)
     assert found["fillers-cost-less"]["value"] == pytest.approx(0.4 - 0.05)
-    assert found["steps-recover"]["value"] == pytest.approx(0.4)
-    assert found["surest-first-best"]["value"] == pytest.approx(0.2)
     assert found["masks-lower-all"]["value"] == pytest.approx((0.1 + 0.4) / 2)
     assert found["masks-lower-near"]["value"] == pytest.approx(0.4 - 0.1)
     assert found["near-best-middle"]["value"] == pytest.approx(0.3)
@@ -184,7 +174,6 @@ def test_a_model_that_is_the_same_everywhere_leaves_the_first_paper_open():
 def test_the_opposite_of_the_first_paper_does_not_hold():
     turned = {name: {key: 1.4 - share for key, share in shares.items()} for name, shares in DISTRACTED.items()}
     found = named(claims(few_shot(**turned)))
-    assert found.pop("steps-recover")["verdict"] == "inconclusive"  # masks took nothing that could be recovered
     assert {claim["verdict"] for claim in found.values()} == {"rejected"}
 
 

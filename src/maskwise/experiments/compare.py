@@ -17,10 +17,12 @@ from maskwise.models.model import Model
 from maskwise.probes import record_fields
 from maskwise.probes.examples import Conditioned, main_records, numbers_in, with_number
 from maskwise.probes.library import nelbo
+from maskwise.probes.library import steps as steps_probe
 from maskwise.probes.library.mask_count import degradation, mask_tax
 from maskwise.probes.library.recall import LAST
 from maskwise.probes.probe import Preset, Settings
 from maskwise.records.folder import MANIFEST, RunOnDisk, read_run
+from maskwise.records.groups import groups_of
 from maskwise.records.record import Condition, Record
 from maskwise.records.table import table_of
 from maskwise.report.pages.page import home_of, write_page
@@ -32,10 +34,11 @@ from maskwise.runs.runner import own_device
 from maskwise.runs.settings import check, chosen_settings
 from maskwise.scoring.changes import accuracy_change, check_pairs, loss_recovered, mean_change, of_probe, reduction
 from maskwise.scoring.experiment_results import Changes, ComparedModel, ComparisonResult
+from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.scores import Score, null_score
 from maskwise.support.errors import UserError
 
-PROBES = ("location", "mask-count", "location-masks", "few-steps", "recall", "nelbo")
+PROBES = ("location", "mask-count", "location-masks", "steps", "recall", "nelbo")
 SCORES = ("degradation", "mask_tax", "locality")
 OTHER_MOST = "the most masks are not as many in both"
 QUICK_POINTS, QUICK_MASKS = 7, (2, 20, 200)  # six probes share what the quick diagnosis spends on one
@@ -43,6 +46,9 @@ QUICK_POINTS, QUICK_MASKS = 7, (2, 20, 200)  # six probes share what the quick d
 
 def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool) -> Settings:
     wanted = replace(preset, probes=PROBES, seed=seed, chat=chat)
+    steps = preset.parameters[steps_probe.NAME]
+    few = tuple(count for count in steps["random"] if count not in steps["confident"])
+    wanted = wanted.changed(steps_probe.NAME, random=few, confident=())
     if preset.preset == "quick":
         wanted = replace(wanted, points=QUICK_POINTS).changed("mask-count", mask_counts=QUICK_MASKS, among=None)
     return wanted if points is None else replace(wanted, points=points, passages=points)
@@ -221,7 +227,8 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         records = with_counts(main_records(of_probe(reading.run, "mask-count")), shared)
         scores = scores | {"degradation": degradation(records), "mask_tax": mask_tax(records)}
     held_out = of_probe(reading.run, "nelbo")
-    by_count = by_steps(of_probe(reading.run, "few-steps"))
+    in_steps = in_few_steps(reading.run)
+    by_count = by_steps(in_steps)
     steps = {count: degradation(records) for count, records in by_count.items()}
     recall = [float(one.correct) for one in of_probe(reading.run, "recall") if with_two_masks(one.condition)]
     two = next((e for e in counts if e.masks == 2), None)
@@ -246,10 +253,14 @@ def figures_of(reading: Reading, shared: set[int] | None = None) -> ComparedMode
         entropy=_mean([e.entropy for e in alike if e.entropy is not UNSET]),
         few_steps=steps,
         few_steps_degradation=_mean([s.value for s in steps.values() if s.value is not None]),
-        multi_step_accuracy=_mean([e.accuracy for e in reading.entries("few-steps") if e.accuracy is not None]),
+        multi_step_accuracy=_mean([accuracy_interval(group)[0] for group in groups_of(in_steps)]),
         intervals={name: [scores[name].low, scores[name].high] for name in SCORES},
         out=str(reading.folder),
     )
+
+
+def in_few_steps(run: RunOnDisk) -> list[Record]:
+    return steps_probe.in_few_steps(of_probe(run, steps_probe.NAME))
 
 
 def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -264,7 +275,8 @@ def by_steps(records: Sequence[Record]) -> dict[str, list[Record]]:
 def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
     """The differences between two runs with paired 95 % intervals, over the mask counts that both have."""
     pairs = {probe: same_number(of_probe(before, probe), of_probe(after, probe)) for probe in PROBES}
-    then, now = (by_steps(side) for side in pairs["few-steps"])
+    in_steps = same_number(in_few_steps(before), in_few_steps(after))
+    then, now = (by_steps(side) for side in in_steps)
     own = pairs["mask-count"]
     most = {max((r.masks for r in side), default=0) for side in own}
     same_most = len(most) == 1
@@ -274,14 +286,14 @@ def changes_between(before: RunOnDisk, after: RunOnDisk) -> Changes:
     return Changes(
         reduction=reduction(*own),
         few_steps={steps: reduction(then[steps], now[steps]) for steps in then if steps in now},
-        few_steps_reduction=reduction(*pairs["few-steps"], group="steps"),
+        few_steps_reduction=reduction(*in_steps, group="steps"),
         mask_loss=loss_recovered(*own) if same_most else not_alike,
         recall=accuracy_change(*pairs["recall"], keep=with_two_masks),
         accuracy_k2=accuracy_change(*own, keep=lambda c: c["masks"] == 2),
         accuracy_most_masks=accuracy_change(*own, keep=lambda c: c["masks"] in most) if same_most else not_alike,
         nll_k2=mean_change(few[0], few[1], "nll"),
         nll_most_masks=mean_change(many[0], many[1], "nll") if same_most else not_alike,
-        multi_step_accuracy=accuracy_change(*pairs["few-steps"], keep=lambda c: True),
+        multi_step_accuracy=accuracy_change(*in_steps, keep=lambda c: True),
         nelbo=mean_change(*pairs["nelbo"], field="nll"),
         confidence=mean_change(*own, field="confidence"),
         entropy=mean_change(*own, field="entropy"),

@@ -131,15 +131,6 @@ def _change(probe: str, key: str, at: int, summary: Summary) -> ValueAndEnds | N
     return None
 
 
-def _degradation(steps: int, summary: Summary) -> ValueAndEnds | None:
-    """(max - min) / max of the accuracy over mask counts in so many steps."""
-    entries = [entry for entry in summary.probes.get("few-steps", []) if entry.condition["steps"] == steps]
-    accuracies = [entry.accuracy for entry in entries if entry.accuracy is not None]
-    if len(accuracies) < 2 or not max(accuracies):
-        return None
-    return (max(accuracies) - min(accuracies)) / max(accuracies), None, None
-
-
 def _shots_against_masks(summary: Summary) -> ValueAndEnds | None:
     found = summary.extras.get("shots_against_masks", {}).get("together")
     return (found.value, found.low, found.high) if found is not None and found.value is not None else None
@@ -162,7 +153,8 @@ def _gradients(tokens: str, words: str, values: Mapping[str, float]) -> Expectat
 
 def _degradations(steps: int, base: float, instruct: float) -> Expectation:
     values = _llada(base, instruct)
-    return Expectation("few-steps", f"degradation in {steps} steps", "share", values, partial(_degradation, steps))
+    name = f"degradation in {steps} steps"
+    return Expectation("steps", name, "share", values, name)
 
 
 EXPECTATIONS = (

@@ -1,8 +1,11 @@
 """Lines, manifests and samples of earlier versions under today's names: probes that became one.
 
-An earlier probe's conditions get the entries in ADDED, which tell them apart in the probe they are part of now. Its
-parameters are that probe's; where one of them lists the parts asked (PARTS), it lists those of the earlier probes.
+An earlier probe's conditions get the entries in ADDED, which tell them apart in the probe they are part of now, and its
+parameters those in PARAMETERS. A probe that several became asks what any of them asked: its lists hold all of theirs.
 """
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import UNSET, structs
 
@@ -14,13 +17,30 @@ MERGED = {  # {earlier probe: today's}
     "attention": "attribution",
     "hotpotqa": "datasets",
     "labelled-text": "datasets",
+    "unmasking": "steps",
+    "few-steps": "steps",
 }
 ADDED: dict[str, Condition] = {
     "attribution": {"of": "examples"},
     "mask-attribution": {"of": "masks"},
     "attention": {"of": "attention"},
+    "unmasking": {"steps": 40},
+    "few-steps": {"order": "random"},
 }
-PARTS = {"attribution": "of"}  # {today's probe: the parameter and the entry of a condition}
+Parameters = Mapping[str, Any]
+PARAMETERS: dict[str, Callable[[Parameters], Parameters]] = {
+    "attribution": lambda own: {"of": ["examples"], **own},
+    "mask-attribution": lambda own: {**own, "of": ["masks"]},
+    "attention": lambda own: {**own, "of": ["attention"]},
+    "unmasking": lambda own: (
+        without(own, "steps") | {"random": [own.get("steps", 40)], "confident": [own.get("steps", 40)]}
+    ),
+    "few-steps": lambda own: without(own, "steps") | {"random": own.get("steps", []), "confident": []},
+}
+
+
+def without(own: Parameters, name: str) -> dict[str, Any]:
+    return {key: value for key, value in own.items() if key != name}
 
 
 def upgrade(probe: str, condition: Condition) -> tuple[str, Condition]:
@@ -33,13 +53,12 @@ def upgraded(manifest: Manifest) -> Manifest:
     """The manifest with today's probes and their parameters."""
     settings, not_visible = manifest.settings, {} if manifest.not_visible is UNSET else manifest.not_visible
     probes = list(dict.fromkeys(MERGED.get(name, name) for name in settings.probes))
-    parameters: dict[str, dict[str, object]] = {}
-    for name, own in (settings.parameters or {}).items():
+    parameters: dict[str, dict[str, Any]] = {}
+    for name, given in (settings.parameters or {}).items():
         found = parameters.setdefault(MERGED.get(name, name), {})
-        found |= {key: value for key, value in own.items() if key not in found}
-        part = PARTS.get(MERGED.get(name, name))
-        if part is not None and part not in own:
-            found[part] = [*found.get(part, []), ADDED[name][part]]  # type: ignore[misc]
+        for key, value in PARAMETERS.get(name, dict)(given).items():
+            both = key in found and isinstance(value, list)
+            found[key] = [*dict.fromkeys([*found[key], *value])] if both else found.get(key, value)
     seen: dict[str, list[int]] = {}
     for name, counts in not_visible.items():
         known = seen.setdefault(MERGED.get(name, name), [])

@@ -27,12 +27,14 @@ REMOVED: dict[str, dict[str, str]] = {
     "probe": {
         "attention": "attribution measures it",
         "calibration": "contrast",
+        "few-steps": "steps measures it",
         "hotpotqa": "datasets measures it",
         "labelled-text": "datasets measures it",
         "mask-attribution": "attribution measures it",
         "numerics": "",
         "room": "the accuracy at the baseline says whether a task can show a loss; --select-tasks with --paper",
         "self-correction": "confidence says how often a token of that probability is right",
+        "unmasking": "steps measures it",
         "unfamiliar": "--words unfamiliar-1",
     },
     "family": {

@@ -153,8 +153,8 @@ def test_equal_curves_are_drawn_one_inside_the_other_and_the_page_says_so() -> N
     rim, own = (one for one in lines if one.get_color() == CURVES[0])
     assert rim.get_linewidth() > own.get_linewidth() and rim.get_markersize() > own.get_markersize()
     assert [y == y for y in rim.get_ydata()] == [True, True, False]  # not where the curves differ
-    assert COVERED in how_to_read(section("few-steps"), [panel])
-    assert COVERED not in how_to_read(section("few-steps"), [replace(panel, curves=curves[1:])])
+    assert COVERED in how_to_read(section("mask-count"), [panel])
+    assert COVERED not in how_to_read(section("mask-count"), [replace(panel, curves=curves[1:])])
 
 
 def test_the_page_sets_the_colours() -> None:

@@ -17,7 +17,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.examples import FEW_SHOT, main_records
 from maskwise.probes.library.filler import NAME as FILLER
 from maskwise.probes.library.filler import filler_name, strictest
-from maskwise.probes.library.unmasking import NAME as UNMASKING
+from maskwise.probes.library.steps import NAME as STEPS
 from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
 from maskwise.probes.section import Lead, Measure, Shown, by_masks, over_masks
 from maskwise.records.groups import values_of
@@ -111,7 +111,7 @@ def advice(records: Sequence[Record]) -> str | None:
 
     A growing canvas shows few masks and needs no training, so it is named first; mask-agnostic tuning (Piskorz et al.,
     arXiv 2511.21338) addresses the loss itself; small blocks show all masks but take many steps, and are supported
-    where these regain accuracy (probe unmasking). None where masks were not asked about, where they cannot show a loss
+    where these regain accuracy (probe steps). None where masks were not asked about, where they cannot show a loss
     (no skill, or too easy), and of block diffusion models, whose canvas is not a choice.
     """
     one_step = main_records([record for record in records if record.probe == NAME])
@@ -149,7 +149,7 @@ def _growing(one_step: Sequence[Record], counts: Sequence[int]) -> list[str]:
 
 
 def _small_blocks(records: Sequence[Record], one_step: Sequence[Record], most: int) -> list[str]:
-    asked = main_records([record for record in records if record.probe == UNMASKING])
+    asked = main_records([record for record in records if record.probe == STEPS])
     stepwise = [record for record in _under(asked, most) if record.condition["order"] == "confidence"]
     gain = paired_difference(stepwise, _under(one_step, most))
     return [f"small blocks (many steps minus one: {_points(gain)})"] if _is_gain(gain) else []

@@ -1,0 +1,129 @@
+"""Steps: does decoding in more steps win back what masks cost?
+
+    R d d R Q ? _ _ _ _      one step: mask-count
+    R d d R Q ? _ x _ x      two steps: the answer may be filled in either
+    R d d R Q ? _ _ x _ ...  40 steps
+
+The prompts of mask-count are decoded: in random order in 2, 4 and 6 steps, as fast decoders do, and in 40 steps, in
+random order and the most confident first. The answer is the token in its place; its likelihood is that of the step in
+which it was written.
+
+Lines above that of one step show what more steps win back. The flatter a line, the less the number of masks matters at
+that speed: the degradation is (max - min) / max of the accuracy over the numbers of masks.
+
+The paper (arXiv 2511.21338, probes 7 and 10, format B): in 40 steps the loss is recovered, best with the most confident
+first. Degradation in 2, 4 and 6 steps: LLaDA-Base 19.7, 14.5 and 12.4 %, LLaDA-Instruct 33.2, 26.5 and 22.8 %; after
+mask-agnostic tuning about half of it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from maskwise.probes.examples import FEW_SHOT
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.records.record import Record
+from maskwise.records.table import Table, Tables
+from maskwise.scoring import scores
+from maskwise.scoring.estimates import SHARE, Estimate, change, curve, ratio, wide
+from maskwise.support.typed import Count
+from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.prompts import Prompt
+
+NAME, MASK_COUNT = "steps", "mask-count"
+RANDOM, CONFIDENT = "random", "confidence"
+STRATEGIES = {RANDOM: "random", CONFIDENT: "low-confidence"}  # the orders, and the unmasking strategies they are
+COST = 4
+
+
+def ask(
+    setup: Setup,
+    masks: tuple[int, ...] = (2, 10, 20, 50, 100, 200),
+    points: int = 100,
+    random: tuple[int, ...] = (2, 4, 6, 40),
+    confident: tuple[int, ...] = (40,),
+) -> Iterator[Questions]:
+    """random, confident: the numbers of steps in random order, and with the most confident first."""
+    from maskwise.probes.answers.steps import decode
+
+    ways = [(RANDOM, steps) for steps in random] + [(CONFIDENT, steps) for steps in confident]
+    for source in few_shot(setup, [setup.settings.main_relevant]):
+        fewer = replace(source, points=source.points[:points])
+
+        def prompt(point: int, condition: Mapping[str, Any], source=fewer) -> Prompt:
+            return ended(setup.asker, source.encoded(point), condition["masks"])
+
+        for order, steps in ways:
+            answering = partial(decode, steps=steps, rule=STRATEGIES[order], seed=setup.settings.seed)
+            for count in masks:
+                asked = with_relevant(fewer, [{"order": order, "steps": steps, "masks": count}])
+                yield Questions(fewer, asked, prompt, fewer.answer, answering, COST)
+
+
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    """What the most steps win back with the most masks, then the degradation in each number of steps."""
+    most_steps, most = table.steps.max(), table.masks.max()
+    right = wide(table[(table.steps == most_steps) & (table.masks == most)], "order")
+    found = []
+    if CONFIDENT in right:
+        found += won_back(right[CONFIDENT], f"in {most_steps} steps, most confident first", most, others)
+        if RANDOM in right:
+            name = f"accuracy with {most} masks in {most_steps} steps, most confident first less random order"
+            found.append(change(name, right[CONFIDENT], right[RANDOM], claim="above"))
+    for steps, own in table[table.order == RANDOM].groupby("steps"):
+        counts = wide(own, "masks")
+        if counts.shape[1] > 1:
+            name = f"degradation in {steps} steps"
+            found.append(ratio(name, counts, scores.relative_loss, low_end=scores.least_relative_loss))
+    return found
+
+
+def won_back(after: Any, way: str, most: int, others: Tables) -> list[Estimate]:
+    """Less the accuracy in one step: a claim where masks lower that."""
+    if MASK_COUNT not in others:
+        return []
+    one_step = wide(in_one_step(others), "masks")
+    if most not in one_step or 2 not in one_step or most == 2:
+        return []
+    lost = change("", one_step[most], one_step[2]).side < 0
+    name = f"accuracy with {most} masks {way}, less in one step"
+    return [change(name, after, one_step[most], claim="above" if lost else "")]
+
+
+def by_masks(table: Table, others: Tables) -> Table:
+    import pandas as pd
+
+    surest = table.order.map({RANDOM: "", CONFIDENT: ", most confident first"})
+    listed = [table.assign(way=table.steps.astype(str) + " steps" + surest)]
+    if MASK_COUNT in others:
+        one_step = in_one_step(others)
+        listed.insert(0, one_step[one_step.masks.isin(table.masks)].assign(way="1 step"))
+    return curve(pd.concat(listed), ["way", "masks"], {"correct": SHARE}, {"masks": table.masks.min()})
+
+
+def in_one_step(others: Tables) -> Table:
+    """The answers of mask-count to the same questions."""
+    table = others[MASK_COUNT]
+    return table[table.shots.isna()] if "shots" in table else table
+
+
+def in_few_steps(records: Sequence[Record]) -> list[Record]:
+    """The records in random order and in numbers of steps that were not asked with the most confident first too."""
+    many = {record.condition["steps"] for record in records if record.condition["order"] == CONFIDENT}
+    return [record for record in records if record.condition["steps"] not in many]
+
+
+PROBE = Probe(
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[Figure(by_masks, "masks", "Masks at the end of the prompt", series="way", guessing=CHANCE, log=True)],
+    condition=FEW_SHOT | {"order": str, "steps": Count, "masks": Count},
+    needs=frozenset({"masks", "whole sequences"}),
+    presets=("full", "paper"),
+    sizes={"quick": {"masks": (2, 20, 100), "random": (2, 4, 40)}, "paper": {"points": 1000}},
+)
