@@ -185,7 +185,7 @@ def test_a_run_of_nothing_but_probes_that_do_not_apply_is_one_line(tmp_path):
 def test_it_is_read_from_config_json_alone(tmp_path):
     tiny_sdar().core.config.save_pretrained(tmp_path)  # no weights, so it cannot be opened
     edit_config(tmp_path, architectures=["SDARForCausalLM"])
-    with pytest.raises(UserError, match="mechanism does not apply, attention is cut in models that see every token"):
+    with pytest.raises(UserError, match="mechanism does not apply, a block diffusion model decodes block by block"):
         mw.diagnose(tmp_path, "mechanism")
     done = CliRunner().invoke(app, ["diagnose", str(tmp_path), "--probes", "mechanism"])
     assert done.exit_code == 2 and "mechanism does not apply" in done.stderr

@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
+import maskwise as mw
 from helpers.known import SMALL, known_model, known_path, shipped_tokenizer, uniform
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 from maskwise.models.attention.ragged import Layout, RowGroup
@@ -24,23 +26,31 @@ from maskwise.probes.extra_tokens import (
     slots,
     with_extra,
 )
-from maskwise.probes.few_shot import few_shot_items
-from maskwise.probes.library.mechanism import PROBE, changed_items, sentence
-from maskwise.probes.paths import BASELINE, FILLERS, MASKS, condition_of, conditions, mechanism, path_of
-from maskwise.probes.probe import Asker, Variant
-from maskwise.probes.summary import summarise
+from maskwise.probes.library.mechanism import (
+    BASELINE,
+    FILLERS,
+    MASKS,
+    PARTS,
+    PLACE_NAMES,
+    PROBE,
+    SEEN_BY,
+    by_place,
+    by_rows,
+    by_weight,
+    condition_of,
+    conditions,
+    metrics,
+    prompts_of,
+)
+from maskwise.probes.probe import Asker
+from maskwise.probes.questions import ended
 from maskwise.records.folder import read_run
-from maskwise.records.record import condition_text
-from maskwise.report.pages.page import build
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
-from maskwise.scoring.scores import score
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
-from maskwise.tasks.episodes import draw
-from maskwise.tasks.prompts import filler_id
+from maskwise.tasks.episodes import draw, mixed
+from maskwise.tasks.prompts import encode_question, filler_id
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
@@ -168,22 +178,19 @@ def test_prompts_are_those_of_mask_count_and_fillers_stand_where_masks_do():
     tokenizer = shipped_tokenizer()
     asker = Asker(tokenizer, tokenizer.mask_token_id, filler_id(tokenizer, "."))
     episode = draw(TASKS[0], load_words(), 2, 4, 2)
-    found = {
-        condition_text(item.condition): item.prompt
-        for item in changed_items(asker, episode, conditions((20,)))([1], set())
-    }
-    variants = [Variant("mask-count", {"masks": k}, open=True, masks=k) for k in (2, 20)]
-    two, many = (item.prompt for item in few_shot_items(asker, lambda point: episode, variants, [1], set()))
-    assert found[condition_text(BASELINE)].ids == two.ids and found[condition_text(BASELINE)].row == two.row
+    prompt = partial(prompts_of(asker, episode), 1)
+    encoded = encode_question(tokenizer, mixed(episode), episode.tests[1])
+    two, many = (ended(asker, encoded, k) for k in (2, 20))
+    assert prompt(BASELINE).ids == two.ids and prompt(BASELINE).row == two.row
     for place in PLACES:
-        masks, fillers = (found[condition_text(condition_of(tokens, 20, place))] for tokens in (MASKS, FILLERS))
+        masks, fillers = (prompt(condition_of(tokens, 20, place)) for tokens in (MASKS, FILLERS))
         assert (masks.ids == many.ids) == (place == "end")
         assert masks.extra == fillers.extra and len(masks.extra) == 18 and masks.row == fillers.row
         assert {fillers.ids[n] for n in fillers.extra} == {asker.filler_id}
         assert (masks.masks, fillers.masks) == (20, 2)
         text = tokenizer.decode([i for i in masks.ids if i != asker.mask_id])
         assert text == tokenizer.decode(two.ids[: two.row])
-    scattered = found[condition_text(condition_of(MASKS, 20, "scattered"))]
+    scattered = prompt(condition_of(MASKS, 20, "scattered"))
     assert len({place - number for number, place in enumerate(scattered.extra)}) > 3
 
 
@@ -198,63 +205,36 @@ ASKED = replace(SMALL, probes=("mechanism",)).changed("mechanism", mask_counts=(
 
 
 @pytest.mark.parametrize(
-    ("act", "path", "answer", "others", "interaction"),
+    ("act", "answer", "others", "interaction"),
     [
-        (lambda direct, context: direct, "answer", -1, 0, 0),
-        (lambda direct, context: context, "others", 0, -1, 0),
-        (torch.maximum, "answer and others", -1, -1, 1),
-        (torch.minimum, "interaction", 0, 0, -1),
+        (lambda direct, context: direct, -1, 0, 0),
+        (lambda direct, context: context, 0, -1, 0),
+        (torch.maximum, -1, -1, 1),
+        (torch.minimum, 0, 0, -1),
     ],
 )
-def test_the_path_is_named(act, path, answer, others, interaction, tmp_path):
-    summary = summarise(read_run(diagnose(known_path(act), ASKED, tmp_path)))["mechanism"]
-    masks, fillers = summary["paths"]
-    assert masks["points"]["path"] == masks["nats"]["path"] == path
-    values = {name: masks["points"][name]["value"] for name in ("total", "answer", "others", "interaction")}
-    assert values == pytest.approx({"total": -1, "answer": answer, "others": others, "interaction": interaction})
-    assert masks["points"]["shares"] == pytest.approx(
-        {"answer": -answer, "others": -others, "interaction": -interaction}
-    )
-    assert fillers["points"]["path"] == "no effect detected" and fillers["points"]["shares"] is None
-    assert summary["largest difference"] < 1e-5
-    by_condition = {str(change["condition"]): change["points"]["value"] for change in summary["changes"]}
-    assert by_condition[str(condition_of(MASKS, 20, attention=BIASED))] == 0  # 20 masks weigh as much as three
-    assert by_condition[str(condition_of(MASKS, 20, attention=ONE_POSITION))] == -1  # positions mean nothing to it
-    assert {one["points"]["value"] for one in summary["places"]} == {-1}
-
-
-def test_what_it_says(tmp_path, capsys):
-    diagnose(known_path(lambda direct, context: direct), ASKED, tmp_path)
-    (reading,) = read_all([tmp_path])
-    page, drawings = build([reading])
-    assert "20 masks against 2 masks: −100.0" in page and "they act on the answer&#39;s own row" in page
-    assert {"mechanism.svg", "mask-places.svg"} <= drawings.keys()
-    print_summary(reading)
-    lines = capsys.readouterr().out.splitlines()
-    assert any(line.split() == ["20", "masks,", "path", "answer", "answer"] for line in lines)
-    assert len([line for line in lines if line.startswith("20 masks, ")]) == 6 + 3 + 2
-    assert max(map(len, lines)) <= 80
-
-
-def test_a_path_is_named_only_where_the_loss_excludes_zero():
-    loss, gain, unsure = score(-0.2, -0.3, -0.1), score(0.2, 0.1, 0.3), score(-0.2, -0.5, 0.1)
-    assert path_of({"total": unsure, "answer": loss, "others": loss, "interaction": gain}) == "no effect detected"
-    assert path_of({"total": loss, "answer": loss, "others": gain, "interaction": loss}) == "answer"
-    assert path_of({"total": gain, "answer": unsure, "others": gain, "interaction": unsure}) == "others"
-    assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": loss}) == "interaction"
-    assert path_of({"total": loss, "answer": unsure, "others": unsure, "interaction": unsure}) == "inconclusive"
-
-
-def test_a_change_of_format_is_distinguished_from_a_change_of_content(tmp_path):
-    """Where records say how likely the right answer is among the allowed ones."""
-    run = read_run(diagnose(known_path(lambda direct, context: direct), replace(ASKED, points=3), tmp_path))
-    only_format = [record | {"nll_choice": 0.1} for record in run.records]
-    (masks, _) = mechanism(only_format)["paths"]
-    assert masks["nats"]["path"] == "answer" and masks["content"]["path"] == "no effect detected"
-    output = sentence(masks, "20 masks").replace("\u00a0", " ")
-    assert ", 0.000 nats (no interval) of them in the choice among the allowed answers: they act on" in output
-    older = [record | {"nll_choice": None} for record in run.records]
-    assert "content" in mechanism(run.records)["paths"][0] and "content" not in mechanism(older)["paths"][0]
+def test_the_path_is_found(act, answer, others, interaction, tmp_path):
+    """Of the parts, those act whose interval lies on the side of the total."""
+    diagnose(known_path(act), ASKED, tmp_path)
+    table = mw.read_run(tmp_path).table("mechanism")
+    found = {one.name: one for one in metrics(table, {})}
+    wanted = dict(zip(PARTS, (-1, answer, others, interaction), strict=True))
+    for measure in ("accuracy", "log-likelihood"):
+        parts = {part: found[f"{measure} with 20 masks instead of 2{part}"] for part in PARTS}
+        acting = {part for part, one in parts.items() if round(one.value, 2)}
+        assert acting == {part for part, value in wanted.items() if value}
+        if measure == "accuracy":
+            assert {part: one.value for part, one in parts.items()} == pytest.approx(wanted)
+            assert {one.side for part, one in parts.items() if wanted[part] == -1} == {-1}
+    assert found["accuracy with 18 fillers after 2 masks instead of none"].value == 0
+    assert found["largest difference where no row sees them, rounding"].value < 1e-5
+    places = [one.value for name, one in found.items() if name.endswith("less with as many fillers there")]
+    assert places == [-1] * len(PLACES)
+    shown = by_weight(table, {})
+    accuracy = shown[shown.measure == "correct"].set_index("attention").value
+    assert accuracy["biased"] == 1 and accuracy["one position"] == 0  # 20 masks weigh as much as three; no positions
+    assert set(by_rows(table, {}).attention) == {"2 masks", *SEEN_BY.values()}
+    assert set(by_place(table, {}).place) == {"2 masks", *PLACE_NAMES.values()}
 
 
 # Who is asked
@@ -273,7 +253,10 @@ def test_models_that_cannot_be_asked_get_the_reason(tmp_path):
 
 
 def test_an_unfinished_run_can_be_shown(tmp_path):
-    run = read_run(diagnose(known_path(torch.maximum), replace(ASKED, points=2), tmp_path))
+    diagnose(known_path(torch.maximum), replace(ASKED, points=2), tmp_path)
+    table = mw.read_run(tmp_path).table("mechanism")
     for kept in (1, 3, 12, 20):
-        summary = summarise(replace(run, records=run.records[:kept]))
-        assert PROBE.tables is not None and PROBE.tables(summary)[0].head[1:] == ("points", "nats")
+        some = table[:kept]
+        assert len(metrics(some, {})) >= (kept > 1)
+        for figure in PROBE.figures:
+            figure.data(some, {})

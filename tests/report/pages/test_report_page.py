@@ -10,11 +10,9 @@ import pytest
 from helpers.page_reader import Reader, read
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, GUESSING, KNOWN, Asked, position_probes, write_run
 from maskwise.models.checkpoints.locations import planted_in
-from maskwise.probes.library import mechanism
 from maskwise.report.pages.jinja_environment import whole_names
 from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.words.sentences import first_finding
 from maskwise.support.errors import UserError
 
 HOSTILE = "<script>alert('x')</script>&\"quoted\" $\\frac{ {{ 7*7 }} [red]\x07\n日本"
@@ -124,14 +122,6 @@ def test_a_section_without_a_baseline_is_headed_by_what_it_shows_first(tmp_path:
     assert re.search(
         r">Accuracy: 50.0\s%[^<]*</h2>.*?<p class=\"question\"><strong>New probe</strong>", page, re.DOTALL
     )
-
-
-def test_a_heading_has_as_many_clauses_as_it_has_room_for() -> None:
-    (section,) = mechanism.PROBE.sections[:1]
-    assert section.says is not None
-    assert first_finding(section, ["a, b; c", "d"]) == "A, b; c"
-    assert first_finding(section, [f"a, {'b' * 130}, c"]) == "A"
-    assert first_finding(section, ["not run"]) == first_finding(section, []) == ""
 
 
 def test_figures_have_words_for_those_who_do_not_see_them(known: Path) -> None:
