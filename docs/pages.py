@@ -188,7 +188,7 @@ def field_rows(kind: Any, path: str = "") -> Iterator[tuple[str, str, bool, str]
                 is_list = isinstance(own, msgspec.inspect.ListType)
                 entries += "[]" if is_list else ".*"
                 own = _plain(own.item_type if is_list else own.value_type)[0]
-            if isinstance(own, msgspec.inspect.StructType) and own.cls is not info.cls:
+            if isinstance(own, msgspec.inspect.StructType | msgspec.inspect.DataclassType) and own.cls is not info.cls:
                 yield from field_rows(own, f"{entries}.")
 
 

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from maskwise.advice.advise import advise
+    from maskwise.advise import advise
     from maskwise.decoding.generate import generate
     from maskwise.decoding.score import score
     from maskwise.experiments.compare import compare
@@ -47,11 +47,14 @@ if TYPE_CHECKING:
     from maskwise.training.train import train
     from maskwise.training.tune import tune
 else:  # a type checker that saw __getattr__ would take any name for a public one
+    import sys
+    from types import ModuleType
+
     _MODULES = {
         "Model": "maskwise.models.model",
         "Run": "maskwise.runs.run",
         "UserError": "maskwise.support.errors",
-        "advise": "maskwise.advice.advise",
+        "advise": "maskwise.advise",
         "compare": "maskwise.experiments.compare",
         "convert": "maskwise.models.checkpoints.convert",
         "diagnose": "maskwise.runs.run",
@@ -82,6 +85,14 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
             value = getattr(import_module(_MODULES[name]), name)
         globals()[name] = value
         return value
+
+    class _Package(ModuleType):
+        def __setattr__(self, name, value):
+            """Python sets an imported module as an attribute: maskwise.advise stays the function."""
+            if name not in _MODULES or not isinstance(value, ModuleType):
+                super().__setattr__(name, value)
+
+    sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

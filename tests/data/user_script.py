@@ -31,6 +31,6 @@ def main(pairs: Sequence[dict[str, str]]) -> int:
     merged: Path = mw.export("tiny-llada", "merged", adapter="runs/tuned")
     converted: Path = mw.convert("tiny-qwen", "converted", shift=False)
     print(merged, converted, mw.wrap(model.core, model.tokenizer).window)
-    advice: str = mw.advise(model, pairs, exact=True, budget=5)["sentence"]
+    advice: str = mw.advise(model, pairs, exact=True, questions=50).command
     print(advice, mw.toy(seed=1).marginals["A"], mw.__version__)
     return 0

@@ -17,8 +17,7 @@ SOURCE = ROOT / "src"
 # import each other.
 LEVELS = (
     {"cli"},
-    {"studio"},
-    {"experiments", "advice"},
+    {"studio", "advise", "experiments"},
     {"runs"},
     {"report"},
     {"lm_eval"},

@@ -1,5 +1,6 @@
 """Is a file or a --json output what its struct in `maskwise.cli.outputs` says?"""
 
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from maskwise.support.typed import Typed, convert
@@ -19,6 +20,7 @@ def problem_of_output(value: Any, kind: type[Typed], closed: bool = True) -> str
 
 def _unknown(value: Any, known: Any, path: str) -> str | None:
     """The first field of a value that its struct does not have. Null may be as good as no field."""
+    known = asdict(known) if is_dataclass(known) and not isinstance(known, type) else known
     if isinstance(value, dict):
         is_open = isinstance(known, Typed) and known.OPEN
         for name, inner in value.items():

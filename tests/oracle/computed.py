@@ -6,7 +6,7 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
@@ -135,57 +135,35 @@ def mitigated() -> Rows:
 
 
 def advised() -> dict[str, Any]:
-    """A stored search: the advice on file, and the same rounds and intervals from its records."""
-    import numpy as np
+    """A stored search: quality and differences of the settings that were confirmed, from its records."""
+    import pandas as pd
 
-    from maskwise.advice.search_space import SearchSpace, settings_in
-    from maskwise.advice.selection import Plan, confirm, finalists, halve
-    from maskwise.report.pages.advice import read_search
+    from maskwise.advise import SECONDS, confirm, questions_to_decide
+    from maskwise.scoring.estimates import LEVEL, wide
     from maskwise.support.randomness import numpy_generator
-    from maskwise.tasks.episodes import CHANCE
 
-    with tempfile.TemporaryDirectory() as home:
-        folder = unpack("advise", Path(home))
-        on_file = json_of(read_search(folder).found)
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        answers = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
-    known = {
-        (one["setting"], one["question"]): (one["quality"], one["passes"] + 1e-6 * one["seconds"]) for one in answers
-    }
-    given = {name: manifest["identity"]["space"][name] for name in SearchSpace.__dataclass_fields__}
-    space = SearchSpace(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})
-    first = settings_in(space)
-    cached = {number: space.cached_variants(one) for number, one in enumerate(first)}
-    settings = [*first, *(one for listed in cached.values() for one in listed)]
-    numbers = {one.name: number for number, one in enumerate(settings)}
-    plan = Plan(tuple(manifest["plan"]["rounds"]), manifest["plan"]["held"])
-    seed, count = manifest["identity"]["seed"], manifest["identity"]["questions"]["count"]
-    order = numpy_generator("advise", seed, "order").permutation(count).tolist()
-
-    def ask(asked: Sequence[int], questions: range) -> tuple[Any, Any]:
-        found = [[known[settings[one].name, order[place]] for place in questions] for one in asked]
-        return tuple(np.array(found).transpose(2, 0, 1))
-
-    rounds = halve(ask, range(len(first)), plan, lambda kept: [numbers[v.name] for one in kept for v in cached[one]])
-    last = finalists(rounds)
-    quality, cost = ask(last, plan.held_back)
-    found = confirm(quality, cost.mean(1))
-    names = [settings[one].name for one in last]
-    pairs = [["/".join(names[one] for one in pair), *map(short, (gap.mean, gap.low, gap.high))]
-             for pair, gap in found.differences.items()]  # fmt: skip
-    pick = {"best": found.best, "winner": found.winner, "highest": found.highest,
-            "within 1 point": found.fastest_within(0.01), "within 3 points": found.fastest_within(0.03)}  # fmt: skip
+    found = stored.read(f"{FOLDERS}/advise")
+    manifest, wanted = json.loads(found["manifest.json"]), stored.read("computed/advise")
+    answers = pd.DataFrame([json.loads(line) for line in found["records.jsonl"].splitlines()])
+    order = numpy_generator("advise", 0, "order").permutation(manifest["identity"]["questions"]["count"])
+    held = order[manifest["plan"]["rounds"][-1] :]
+    names = [row[0] for row in wanted["quality"]]  # rounds chose them, which are gone
+    own = answers[answers.question.isin(held) & answers.setting.isin(names)].assign(task="")
+    quality = wide(own.rename(columns={"question": "point"}), "setting", "quality")[names]
+    cost = (own.passes + SECONDS * own.seconds).groupby(own.setting).mean()
+    means, changes, best, _ = confirm(quality, cost)
+    pairs = [row[0].split("/") for row in wanted["differences"]]
+    compared = [["/".join((one, other)), changes[one, other]] for one, other in pairs]
     return {
-        "on file": by_path(rows_in(on_file, "advice.json", "advise", {})),
-        "rounds": [[one.questions, [settings[number].name for number in one.kept]] for one in rounds],
-        "quality": [[name, *map(short, (one.mean, one.low, one.high)), short(cost)]
-                    for name, one, cost in zip(names, found.quality, found.cost, strict=True)],
-        "differences": pairs,
-        "picked": {goal: None if place is None else names[place] for goal, place in pick.items()},
-        "frontier": [names[place] for place in found.frontier],
-        "questions to decide": [found.questions_to_decide(0.03), found.questions_to_decide(0.01)],
-        "skill": by_path(rows_in(json_of(found.skill(CHANCE)), "skill", "advise", {})),
-    }  # fmt: skip
+        "quality": [[name, *ends_of(means[name]), short(cost[name])] for name in names],
+        "differences": [[name, *ends_of(one)] for name, one in compared],
+        "picked": {"highest": best},
+        "questions to decide": [questions_to_decide(quality, best, True, LEVEL / len(pairs))],
+    }
+
+
+def ends_of(one: Any) -> list[Any]:
+    return [short(end) for end in (one.value, one.low, one.high)]
 
 
 def json_of(content: Any) -> Any:

@@ -96,9 +96,10 @@ def answers_of_mitigations() -> dict[str, str]:
 
 def searched() -> dict[str, str]:
     """A search of `advise` over embedded questions, without voting."""
-    import maskwise as mw
     from maskwise.advice.search_request import prepare
     from maskwise.advice.searching import search_settings
+
+    import maskwise as mw
 
     request = prepare(blocks=(8, 32), steps=(12,), max_new_tokens=96, caches="none,dual")
     request = replace(request, questions=request.questions[::4], budget=None, space=replace(request.space, vote=None))

@@ -12,6 +12,10 @@ def test_numbers_of_stored_answers_are_those_of_before(name):
         run = computed.run_of(name.removeprefix("computed/"))
         assert not kept.differences(run, wanted["rows"])
         found, wanted = (value | {"rows": kept.of_others(value["rows"])} for value in (found, wanted))
+    if name == "computed/advise":  # goals, rounds and the frontier of 0.2 are gone
+        wanted = {key: wanted[key] for key in ("quality", "differences", "picked", "questions to decide")}
+        wanted["picked"] = {"highest": wanted["picked"]["highest"]}
+        wanted["questions to decide"] = wanted["questions to decide"][:1]
     stored.assert_same(found, wanted, name)
 
 

@@ -78,14 +78,3 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path, content, message):
     with pytest.raises(UserError) as caught:
         read_rewordings(file)
     assert message in str(caught.value) and str(file) in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_templates_of_prompts_wrap_the_whole_prompt(tmp_path):
-    file = tmp_path / "own.yaml"
-    file.write_text('- {name: bare, text: "{prompt}"}\n- {name: polite, text: "Please answer.\\n{prompt}"}\n')
-    assert [one.name for one in read_rewordings(file, of_prompts=True)] == ["bare", "polite"]
-    with pytest.raises(UserError, match=r"unknown field \{prompt\}"):
-        read_rewordings(file)
-    file.write_text(json.dumps([{"name": "a", "text": GOOD}]))
-    with pytest.raises(UserError, match="advise rewords whole prompts"):
-        read_rewordings(file, of_prompts=True)

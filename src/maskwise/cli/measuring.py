@@ -165,9 +165,7 @@ def _print_power(settings: Any, words: str | None, json: bool) -> None:
 
 
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(help="Folders of maskwise diagnose and advise, or folders that contain these.")
-    ],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of maskwise diagnose, or folders that contain these.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the pages and figures.")] = None,
     sort: Annotated[
         str | None, typer.Option(help="With several runs: sort the table by this column, such as mask_tax.")
@@ -188,8 +186,6 @@ def report(
     from maskwise.report.pages.redraw import print_redrawn, redraw
 
     drawn = redraw(folders, out, sort, reverse)
-    for problem in drawn.left_out:
-        echo(f"maskwise: left out: {one_line(problem.as_typed)}", err=True)
     return print_json(drawn.summary) if json else print_redrawn(drawn)
 
 

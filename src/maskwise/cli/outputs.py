@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
+from maskwise.advise import Advice
 from maskwise.models.checkpoints.catalog import Checkpoint
 from maskwise.probes.section import Summary
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record
 from maskwise.records.sample import SampledPrompt
-from maskwise.records.search import Advice, SearchManifest
 from maskwise.scoring.experiment_results import ComparisonResult, Toy
 from maskwise.support.typed import Count, Typed
 
@@ -53,7 +53,6 @@ class Report(Typed, frozen=True, kw_only=True):
     report: Annotated[str, Meta(description="the page")]
     runs: Annotated[list[Summary], Meta(description="each run as diagnose prints it")]
     table: Annotated[str | UnsetType, Meta(description="of report, several folders: the page with one table")] = UNSET
-    searches: Annotated[list[Advice] | UnsetType, Meta(description="of report: each search, as of advise")] = UNSET
 
 
 class Export(Typed, frozen=True, kw_only=True):
@@ -194,7 +193,6 @@ FILES: Mapping[str, type[Typed]] = {
     "manifest.json of a run folder": Manifest,
     "sample.json of a run folder, each prompt": SampledPrompt,
     "settings.json of tune and train": TrainingSettings,
-    "manifest.json of a search of advise": SearchManifest,
     "traces of generate --out, each line": GeneratedText,
 }
 OUTPUTS: Mapping[str, type[Typed]] = {

@@ -5,15 +5,17 @@ field, its line in the signature of `mw.generate` (tests/decoding/test_options.p
 on it.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 from maskwise.decoding.strategies import STRATEGIES, Strategy, find_strategy
 from maskwise.diffusion.objectives.soft_mask import SoftMask
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, flag
 
 CANVASES = ("fixed", "blocks", "growing", "window")
 CACHES = ("none", "prefix", "dual")
@@ -147,6 +149,27 @@ class DecodingOptions:
             "soft_mask": None if self.soft_mask is None else asdict(self.soft_mask),
             "end_ids": None if self.end_ids is None else list(self.end_ids),
         }
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that differ from the defaults, and the number of new tokens."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values["end_ids"] = None if self.end_ids is None else list(self.end_ids)
+        usual = {one.name: one.default for one in fields(self)} | {"max_new_tokens": None}
+        return {name: value for name, value in values.items() if value != usual[name]}
+
+    def command(self, model: str, adapter: str | Path | None = None) -> str:
+        """As a command line, with the prompts in a file."""
+        words = ["maskwise", "generate", model, "--file", "prompts.jsonl"]
+        words += ["--adapter", str(adapter)] if adapter else []
+        for name, value in self.given.items():
+            if name == "parameters":
+                words += [part for one, number in value.items() for part in ("--parameter", f"{one}={number:g}")]
+            elif name == "end_ids":
+                words += [part for one in value for part in ("--end-id", str(one))]
+            else:
+                words += [flag(name), *([] if value is True else [str(value)])]
+        return shlex.join(words)
 
     def check_masks(self, inside: Sequence[int], own_grid: bool) -> None:
         """Refuses blocks and steps that do not fit the masks.

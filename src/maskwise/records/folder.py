@@ -38,7 +38,6 @@ GO_ON = "the records so far are kept, run it again to go on"
 CURES = ("cures.json", "cures.partial.jsonl")  # files of a command that 0.3 removed
 EARLIER = ("0.1", "0.2")
 OLD = "maskwise at commit cc8a75cd reads it"
-ADVISE = "advise"  # the command in the manifest of a search of advise; that of a run is a whole command line
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,7 @@ def gather(folder: Path, manifest: Manifest) -> None:
             file.unlink()
 
 
-def write_manifest(folder: Path, manifest: Manifest | dict[str, Any]) -> None:
-    """Of a run, or of a search of advise."""
+def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_into(folder, MANIFEST, [to_json(manifest, indent=2) + "\n"])
 
 
@@ -162,6 +160,8 @@ def read_manifest(folder: Path) -> Manifest:
     except InvalidJson as problem:
         raise UserError(f"{file} is not JSON ({problem}); remove the folder and run diagnose again") from None
     except ValueError as problem:
+        if b'"command": "advise"' in content:
+            raise UserError(f"{folder} is of advise in maskwise 0.2; {OLD}: choose another folder") from None
         raise UserError(f"{file} is not a manifest of maskwise diagnose: {problem}") from None
 
 

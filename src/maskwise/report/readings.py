@@ -131,6 +131,8 @@ def rules_by_title(readings: Sequence[Reading]) -> dict[str, list[ScoreRule | No
 
 
 def refuse_empty(run: RunOnDisk) -> None:
+    if run.manifest.settings.preset == "advise":
+        raise UserError(f"{run.folder} holds the answers of maskwise advise: the same command prints what they say")
     if not run.records:
         raise UserError(f"{run.folder} holds no records yet; run maskwise diagnose --out {run.folder} first")
 

@@ -66,13 +66,24 @@ class Estimate:
         """`mask tax 56.2 % (34.2 to 75.9), n = 60`"""
         if self.value is None:
             return f"{self.name}: {self.why or 'not measured'}"
-        between = "" if self.low is None else f" ({self.text(self.low)} to {self.text(self.high)})"
         judged = f": {self.verdict} ({self.claim} {self.text(self.against)})" if self.verdict else ""
-        return f"{self.name} {self.text(self.value)} {self.unit}".rstrip() + f"{between}, n = {self.n:,}{judged}"
+        return f"{self.name} {self.brief}, n = {self.n:,}{judged}"
+
+    @property
+    def brief(self) -> str:
+        """`56.2 % (34.2 to 75.9)`"""
+        between = "" if self.low is None else f" ({self.text(self.low)} to {self.text(self.high)})"
+        return f"{self.text(self.value)} {self.unit}".rstrip() + between
 
     def text(self, value: float | None) -> str:
         """A value in the estimate's unit, without it: changes with their sign."""
         return in_unit(value or 0.0, self.unit)
+
+    def __neg__(self) -> "Estimate":
+        """Of a change: before minus after. 0 - x, because -0.0 would be printed with its sign."""
+        ends = (self.value, self.high, self.low, self.tasks_high, self.tasks_low)
+        value, low, high, tasks_low, tasks_high = (None if end is None else 0.0 - end for end in ends)
+        return replace(self, value=value, low=low, high=high, tasks_low=tasks_low, tasks_high=tasks_high)
 
     @property
     def row(self) -> dict[str, Any]:
@@ -130,23 +141,32 @@ def share(name: str, column: "pd.Series", **more: Any) -> Estimate:
     return _estimate(name, (found.value, found.low, found.high), groups, SHARE, (0.0, 1.0), more)
 
 
-def change(name: str, after: "pd.Series", before: "pd.Series", **more: Any) -> Estimate:
-    """After minus before, of right answers, over the questions that both have."""
+def change(name: str, after: "pd.Series", before: "pd.Series", level: float = LEVEL, **more: Any) -> Estimate:
+    """After minus before, of right answers, over the questions that both have. level: less than .05 where several
+    intervals are to hold together."""
     both = (after - before).dropna()
     if both.empty:
         return Estimate(name, None, unit=POINTS, why=TOO_FEW)
     groups = strata(both)
-    found = intervals.paired_share(groups, intervals.variances_of(groups))
+    found = intervals.paired_share(groups, intervals.variances_of(groups), (level / 2, 1 - level / 2))
     return _estimate(name, (found.value, found.low, found.high), groups, POINTS, (-1.0, 1.0), more)
 
 
-def mean(name: str, column: "pd.Series", unit: str = NATS, bounds: Bounds | None = None, **more: Any) -> Estimate:
+def mean(
+    name: str,
+    column: "pd.Series",
+    unit: str = NATS,
+    bounds: Bounds | None = None,
+    level: float = LEVEL,
+    **more: Any,
+) -> Estimate:
     """The mean over tasks of one value a question; `bounds` are the least and the most it can be."""
     column = column.dropna()
     if column.empty:
         return Estimate(name, None, unit=unit, why=TOO_FEW)
     groups = strata(column)
-    return _estimate(name, intervals.bounded_mean(groups, bounds), groups, unit, bounds, more)
+    found = intervals.bounded_mean(groups, bounds, (level / 2, 1 - level / 2))
+    return _estimate(name, found, groups, unit, bounds, more)
 
 
 def ratio(

@@ -219,7 +219,7 @@ def rules_ends(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> E
     return over_rules(dict(zip(strata, means_of(strata).tolist(), strict=True)), bounds)
 
 
-def stratified_mean(strata: dict[str, np.ndarray]) -> tuple[float, float | None, float | None]:
+def stratified_mean(strata: dict[str, np.ndarray], tails: Bounds = TAILS) -> tuple[float, float | None, float | None]:
     """(mean over tasks, low, high): the primary interval of a measure that is no share.
 
     No interval where there is one point only, or where no value differs from another: nothing bounds the unseen ones.
@@ -228,7 +228,7 @@ def stratified_mean(strata: dict[str, np.ndarray]) -> tuple[float, float | None,
     if known is None:
         return middle, None, None
     error, free = known
-    half = float(scipy.stats.t.ppf(TAILS[1], free)) * error
+    half = float(scipy.stats.t.ppf(tails[1], free)) * error
     return middle, middle - half, middle + half
 
 
@@ -246,17 +246,19 @@ def mean_error(strata: dict[str, np.ndarray]) -> tuple[float, float] | None:
     return float(error), float(free)
 
 
-def bounded_mean(strata: dict[str, np.ndarray], bounds: Bounds | None) -> tuple[float, float | None, float | None]:
+def bounded_mean(
+    strata: dict[str, np.ndarray], bounds: Bounds | None, tails: Bounds = TAILS
+) -> tuple[float, float | None, float | None]:
     """`stratified_mean` of values within `bounds`. Where none varies within its task, some may lie at either bound: the
     exact bound of none in so many says how many."""
-    mean, low, high = stratified_mean(strata)
+    mean, low, high = stratified_mean(strata, tails)
     if bounds is None:
         return mean, low, high
     least, most = bounds
     if low is None or high is None:
         if sum(map(len, strata.values())) < 2:
             return mean, None, None
-        unseen = float(none_seen(effective_points(points_of(strata))))
+        unseen = float(none_seen(effective_points(points_of(strata)), tails))
         return mean, mean - unseen * (mean - least), mean + unseen * (most - mean)
     return mean, max(low, least), min(high, most)
 
@@ -301,10 +303,10 @@ def stratified_share(strata: dict[str, np.ndarray]) -> Estimate:
     return Estimate.of(_share_of(strata))
 
 
-def paired_share(strata: dict[str, np.ndarray], within: np.ndarray | None = None) -> Estimate:
+def paired_share(strata: dict[str, np.ndarray], within: np.ndarray | None = None, tails: Bounds = TAILS) -> Estimate:
     """The mean over tasks of changes of right answers, -1 to 1 each, with the interval of a paired difference."""
     gained, lost = (np.array([(sign * change).clip(0).mean() for change in strata.values()]) for sign in (1, -1))
-    return Estimate.of(difference_interval(gained, lost, points_of(strata), within))
+    return Estimate.of(difference_interval(gained, lost, points_of(strata), within, tails))
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:

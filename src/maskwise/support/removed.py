@@ -23,7 +23,9 @@ REMOVED: dict[str, dict[str, str]] = {
         "--widen-share": "",
     },
     "option of diagnose": dict.fromkeys(("--canvas", "--model", "--steps", "--strategy"), ""),
-    "option of advise": dict.fromkeys(("--max-tokens", "--model"), ""),
+    "option of advise": dict.fromkeys(("--max-tokens", "--model", "--cost", "--templates"), "")
+    | dict.fromkeys(("--blocks", "--caches", "--canvases", "--rules", "--steps"), "--settings")
+    | {"--budget": "--questions", "--judge": "--function with mw.score"},
     "probe": {
         "attention": "attribution measures it",
         "calibration": "contrast",

@@ -10,8 +10,11 @@ An answer is right if it equals the given one, up to white space at its ends; wi
 same in both; for gsm8k, if its last number is the one after `####`.
 """
 
+import importlib
+import math
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from typing import Any
 from maskwise.support.errors import UserError
 from maskwise.support.interrupts import time_limit
 from maskwise.tasks.columns import MESSAGES, PAIR_WORDS, PAIRS, Conversation, TextPair, read_row
-from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words, render
+from maskwise.tasks.episodes import CHANCE, blocked, draw, draw_afresh, example_words, render
 from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.tables import broken, read_rows
@@ -34,6 +37,8 @@ RELEVANT, DISTRACTORS, HELD_OUT = 3, 6, 0.5
 EMBEDDED_PATTERN = r"^\s*([ABC])\]"  # the letter that is written before the closing bracket
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 FINAL = re.compile(r"####\s*(-?\d[\d,]*(?:\.\d+)?)\s*$")
+
+Judge = Callable[[str, str], float]  # generated text, answer
 
 
 def is_right(text: str, answer: str, check: str) -> bool:
@@ -115,7 +120,7 @@ def _gsm8k_files(path: Path) -> list[Path]:
 def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
     pattern = None
     for number, row in read_rows(file):
-        prompt, answer = _texts(row, f"{file} line {number}")
+        prompt, answer = texts_of(row, f"{file} line {number}")
         if not (prompt.strip() and answer.strip()):
             raise broken(file, number, "a prompt and an answer, both text and not empty")
         check = _checked_pattern(file, row["pattern"]) if "pattern" in row else EXACT
@@ -127,7 +132,7 @@ def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
         yield Labelled(prompt, answer), pattern
 
 
-def _texts(row: Mapping[str, Any], where: str) -> tuple[str, str]:
+def texts_of(row: Mapping[str, Any], where: str) -> tuple[str, str]:
     """The prompt and the answer of a row; of messages, where they are one turn of the user's and the answer to it."""
     content = read_row(row, where, (*PAIRS, MESSAGES), f"{PAIR_WORDS}, or messages")
     if isinstance(content, Conversation):
@@ -148,3 +153,53 @@ def _checked_pattern(file: Path, pattern: object) -> str:
 
 def _value(number: str) -> float:
     return float(number.replace(",", ""))
+
+
+# A measure that a user names
+
+
+def measured_by(
+    exact: bool, pattern: str | None, function: str | Judge | None, embedded: bool
+) -> tuple[str, Judge, float]:
+    """The measure in words and as a function of text and answer, and what guessing gives."""
+    named = [name for name, one in (("exact", exact), ("pattern", pattern), ("function", function)) if one]
+    if len(named) > 1:
+        raise UserError(f"--{named[0]} and --{named[1]} exclude each other: name one measure")
+    if not named and not embedded:
+        raise UserError("say how answers are judged: --exact, --pattern REGEX or --function MODULE:NAME")
+    if function:
+        return _function(function)
+    check = pattern or (EXACT if exact else EMBEDDED_PATTERN)
+    try:
+        re.compile("" if exact else check)
+    except NO_PATTERN as problem:
+        raise UserError(f"the pattern {pattern!r} does not compile: {problem}") from None
+
+    def quality(text: str, answer: str) -> float:
+        right = is_right(text, answer, check)
+        if text == answer and not right:
+            raise UserError(f"the pattern {pattern!r} does not match the answer {answer!r}: no text could be right")
+        return float(right)
+
+    return "exact match" if exact else f"the pattern {check}", quality, CHANCE if embedded else 0.0
+
+
+def _function(given: str | Judge) -> tuple[str, Judge, float]:
+    """A user's function, or that of `module:function`; modules of the working directory are found too."""
+    name, function = (given, None) if isinstance(given, str) else (given.__qualname__, given)
+    if isinstance(given, str):
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            function = getattr(importlib.import_module(given.partition(":")[0]), given.partition(":")[2], None)
+        except (ImportError, ValueError) as problem:
+            raise UserError(f"{given!r} cannot be imported: {problem}; write it as MODULE:NAME") from None
+    if not callable(function):
+        raise UserError(f"there is no function {given!r}: write it as MODULE:NAME, such as grading:is_right")
+
+    def quality(text: str, answer: str) -> float:
+        found = function(text, answer)
+        if not isinstance(found, int | float) or not math.isfinite(found):
+            raise UserError(f"the function {name} returned {found!r}: it must return a finite number, or a bool")
+        return float(found)
+
+    return f"the function {name}", quality, 0.0

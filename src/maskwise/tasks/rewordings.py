@@ -1,8 +1,7 @@
 """Templates that ask the same question in other words: those of the package, and a user's own file.
 
 A template is the text of a question with its answer. {A}, {B} and {C} stand for the options; {letter} is the letter of
-the right one. With {word} in place of {letter} the right option itself is the answer, which is another task. What
-`maskwise advise` takes wraps whole prompts: {prompt}, once.
+the right one. With {word} in place of {letter} the right option itself is the answer, which is another task.
 
 A file is a list of name and text, in YAML or JSON:
 
@@ -23,7 +22,7 @@ from maskwise.support.yaml_files import read_yaml
 from maskwise.tasks.episodes import LETTERS, Question, Worded
 from maskwise.tasks.prompts import Encoded, lay_out, name_of, tokens_and_spans
 
-LETTER, WORD, PROMPT = "{letter}", "{word}", "{prompt}"
+LETTER, WORD = "{letter}", "{word}"
 FIELD = re.compile(r"\{[^{}]*\}")
 FEWEST = 2
 
@@ -75,20 +74,16 @@ OTHER_TASK = (
 BUILT_IN = (*SAME, *OTHER_TASK)
 
 
-def read_rewordings(path: Path, of_prompts: bool = False) -> tuple[Rewording, ...]:
-    """A user's templates; of_prompts: those of whole prompts, for `advise`."""
+def read_rewordings(path: Path) -> tuple[Rewording, ...]:
+    """A user's templates."""
     found = read_yaml(path, list[Rewording], "give a list of templates, each with name and text")
     names = [one.name for one in found]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise UserError(f"{path}: two templates are called {repeated!r}: give each a name of its own")
     for one in found:
-        where = f"{path}, template {one.name!r}"
-        if not of_prompts:
-            check_question(where, one)
-        elif FIELD.findall(one.text) != [PROMPT]:
-            raise UserError(f"{where}: advise rewords whole prompts; write {PROMPT} once, nothing else")
-    alike = found if of_prompts else [one for one in found if not one.changes_task]
+        check_question(f"{path}, template {one.name!r}", one)
+    alike = [one for one in found if not one.changes_task]
     if len(alike) < FEWEST:
         raise UserError(f"{path} has {len(alike)} templates of the same task: give {FEWEST} or more, better 8")
     return tuple(found)

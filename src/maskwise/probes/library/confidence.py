@@ -196,8 +196,8 @@ def advice(found: Sequence[Estimate]) -> str | None:
     if held.value is None or held.value < WANTED:
         return "ask more questions (--points) before you use a threshold"
     if held.verdict != "holds" or (late is not None and late.side > 0):
-        rules = f"low-confidence,threshold:tau={tau.value:g}"
-        return f"compare tau={tau.value:g} on your questions before you use it: maskwise advise --rules {rules}"
+        settings = f"'rule=low-confidence rule=threshold,tau={tau.value:g}'"
+        return f"compare tau={tau.value:g} on your questions before you use it: maskwise advise --settings {settings}"
     return f"decode with --rule threshold --parameter tau={tau.value:g}"
 
 

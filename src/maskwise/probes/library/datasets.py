@@ -75,7 +75,8 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 
 
 def by_share(table: Table, others: Tables) -> Table:
-    return curve(table, ["task", "share"], {"correct": SHARE, "nll": NATS}, {"share": min(table.share)})
+    measures = {"correct": SHARE, "nll": NATS, "nll_allowed": NATS, "nll_choice": NATS}
+    return curve(table, ["task", "share"], measures, {"share": min(table.share)})
 
 
 PROBE = Probe(

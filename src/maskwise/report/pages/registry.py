@@ -1,6 +1,6 @@
 """Many runs in one table: a row each, with its scores and their intervals, its settings and its versions.
 
-Runs of diagnose and searches of advise have a table each. The page sorts without a script: every row carries its rank
+The page sorts without a script: every row carries its rank
 under every column, and a radio button chooses which rank orders the rows.
 """
 
@@ -17,7 +17,6 @@ from rich.text import Text
 
 from maskwise.probes.probe import ScoreRule
 from maskwise.records.folder import MANIFEST, no_run
-from maskwise.report.pages.advice import Search
 from maskwise.report.pages.jinja_environment import render
 from maskwise.report.readings import Reading, differing_settings, rules_by_title
 from maskwise.report.words.task_skill import TOO_EASY, in_short, limit_of_run, limit_of_score
@@ -113,45 +112,6 @@ def run_table(readings: Sequence[Reading]) -> RunTable:
     differing = ", ".join(name.replace("_", " ") for name in differing_settings(readings))
     notes = (f"These runs differ in {differing}: compare their scores with that in mind.",) if differing else ()
     return RunTable("Scores", columns, tuple(rows), notes)
-
-
-def search_table(searches: Sequence[Search]) -> RunTable:
-    """A row per search of advise: the best setting, what it gains, and the fastest one near it."""
-    columns = (
-        TableColumn("model", "Model"),
-        TableColumn("quality", "Quality", "highest of the settings confirmed on the questions held back"),
-        TableColumn("gain", "Gain", "over the reference, paired"),
-        TableColumn("passes", "Passes", "forward passes per question of that setting"),
-        TableColumn("best", "Best setting"),
-        TableColumn("fast", "Fastest within 3 points"),
-        TableColumn("settings", "Settings", "what a good answer is, questions held back, seed, type", True),
-        VERSION,
-    )
-    return RunTable("Decoding settings", columns, tuple(map(_search_row, searches)))
-
-
-def _search_row(search: Search) -> tuple[TableCell, ...]:
-    found = search.found
-    by_goal = {row.goal: row for row in found.advice}
-    best = by_goal.get("best quality") or max(found.confirmed, key=lambda row: row.quality.mean)
-    fast = by_goal.get("fastest within 3 points")
-    gain, is_reference = best.to_reference, best.setting == found.reference
-    identity = search.manifest.identity
-    asked = f"{found.quality}, {found.questions.held_back} questions, seed {identity.seed}, {identity.model.dtype}"
-    gained = TableCell(search.number(gain.mean, signed=True), search.ends(gain), float(gain.mean))
-    fastest = TableCell("not decided")
-    if fast is not None:
-        fastest = _text_cell(fast.setting, f"passes: {fast.passes:.3g}")
-    return (
-        _text_cell(f"{found.model}{' (planted)' if search.manifest.planted else ''}"),
-        TableCell(search.number(best.quality.mean), search.ends(best.quality), float(best.quality.mean)),
-        TableCell("reference") if is_reference else gained,
-        TableCell(f"{best.passes:.3g}", f"{best.seconds:.2g} s", float(best.passes)),
-        _text_cell(best.setting, "" if "best quality" in by_goal else "not shown to be the best"),
-        fastest,
-        _text_cell(asked),
-        _versions(search.manifest.versions),
-    )
 
 
 def _text_cell(text: object, below: str = "") -> TableCell:

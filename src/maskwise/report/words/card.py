@@ -13,7 +13,6 @@ from msgspec import UnsetType
 from maskwise.models.checkpoints.cards import public_name
 from maskwise.probes.probe import ScoreRule
 from maskwise.probes.summary import probes_giving
-from maskwise.report.pages.advice import Search, in_words, is_search, read_search, settings_of
 from maskwise.report.pages.figure_table import cell
 from maskwise.report.pages.registry import runs_in
 from maskwise.report.readings import Reading, read_all, records_as_strangers_wrote_them
@@ -29,13 +28,11 @@ LONGEST_COMMAND = 20_000  # characters: splitting a longer one takes the square 
 
 
 def run_card_of(folder: Path) -> str:
-    """The model card section of a run of diagnose or a search of advise."""
+    """The model card section of a run."""
     found = runs_in([folder])
     if len(found) > 1:
         raise UserError(f"{folder} holds {len(found)} runs: name one of them, such as {found[0]}")
     (folder,) = found
-    if is_search(folder):
-        return card_of_search(read_search(folder))
     (reading,) = read_all([folder])
     with records_as_strangers_wrote_them([folder]):
         return card_of_run(reading)
@@ -63,39 +60,6 @@ def card_of_run(reading: Reading) -> str:
         "\n".join(f"- {_text(note)}" for note in manifest.notes),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def card_of_search(search: Search) -> str:
-    found = search.found
-    unit, points = (" (%)", " (points)") if search.is_share else ("", "")
-    rows = [
-        (
-            row.setting + (" (reference)" if row.setting == found.reference else ""),
-            search.with_ends(row.quality),
-            search.with_ends(row.to_reference, signed=True),
-            *search.costs_in_words(row),
-        )
-        for row in found.confirmed
-    ]
-    picks = [f"- {_text(row.goal)}: {_code(row.python)}" for row in found.advice]
-    picks += [f"- {_text(line)}" for line in search.undecided]
-    settings = settings_of(search) | {"model": public_name(found.model), "device": found.device}
-    measure, under, judge = str(settings["quality"]).rpartition(" under ")  # a judge may be a folder
-    settings["quality"] = f"{measure}{under}{public_name(judge)}" if under else judge
-    parts = [
-        "## Decoding settings",
-        f"Found by `maskwise advise` on {found.questions.held_back} questions held back from the search.",
-        *filter(None, [_planted(search.manifest.planted)]),
-        _text(found.sentence),
-        "\n".join(picks),
-        _table(("setting", f"quality{unit}", f"difference from reference{points}", "forward passes", "seconds"), rows),
-        "In brackets: quality with its 95 % interval; differences are paired, and all of them together hold in 95 % of "
-        "runs. Passes and seconds are per question.",
-        "Not tried: " + _text("; ".join(map(str, found.not_tried))) + ".",
-        "### Settings of these numbers",
-        _table(("setting", "value"), [(name.replace("_", " "), in_words(value)) for name, value in settings.items()]),
-    ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _planted(fault: str | UnsetType | None) -> str:
