@@ -7,7 +7,7 @@ import pytest
 from helpers.records import manifest, record
 from maskwise.probes import PROBES, record_fields
 from maskwise.records.folder import append, read_manifest, read_run, write_manifest
-from maskwise.records.upgrade import ADDED, MERGED, PARTS, upgrade
+from maskwise.records.upgrade import ADDED, MERGED, upgrade
 from maskwise.runs.settings import chosen_settings
 from maskwise.support.errors import UserError
 from maskwise.support.typed import json_object
@@ -73,7 +73,7 @@ def test_a_line_that_mixes_the_parts_is_refused(old):
 
 def test_merged_probes_are_gone_and_their_names_say_where_to():
     names = {probe.name for probe in PROBES}
-    assert not MERGED.keys() & names and set(MERGED.values()) | PARTS.keys() <= names
+    assert not MERGED.keys() & names and set(MERGED.values()) <= names
     for old, new in MERGED.items():
         with pytest.raises(UserError, match=f"the probe {old} was removed in 0.3: .*{new}"):
             chosen_settings(probes=old)
