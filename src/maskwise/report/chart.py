@@ -36,6 +36,7 @@ VARIABLES = {colour: f"--curve-{i}" for i, colour in enumerate(COLOURS)} | {
     PAPER: "--paper",
 }
 WIDE, FULL, NARROW = 6.4, 10.4, 3.5  # inches; the page shows an inch as 100 pixels, so text has one size in all three
+CONTROL = "full stops"  # grey
 WORDS = {
     "correct": "accuracy",
     "nll": "negative log-likelihood (nats)",
@@ -80,13 +81,13 @@ def style() -> Iterator[None]:
         yield
 
 
-def draw(figure: Figure, table: Table, narrow: bool = False) -> "Canvas":
+def draw(figure: Figure, table: Table, narrow: bool = False, width: float = WIDE) -> "Canvas":
     """The figure of a table with the columns it names, `value`, `low`, `high` and, of several models, `model`.
 
     Bands and thick lines: intervals over questions; thin lines: over tasks (tasks_low, tasks_high).
     """
     with style():
-        return _draw(figure, named(figure, table), narrow)
+        return _draw(figure, named(figure, table), narrow, width)
 
 
 def named(figure: Figure, table: Table) -> Table:
@@ -94,12 +95,14 @@ def named(figure: Figure, table: Table) -> Table:
     columns = [c for c in ("model", figure.series) if c is not None and c in table]
     parts = [table[c].map(text_of) for c in columns]
     looks = [part.map({name: number for number, name in enumerate(dict.fromkeys(part))}) for part in parts]
+    if len(parts) == 1:
+        looks[0] = looks[0].where(parts[0] != CONTROL, 6)
     none = table.index.map(lambda _: 0)
     names = parts[0] if len(parts) == 1 else parts[0] + ", " + parts[1] if parts else table.index.map(lambda _: "")
     return table.assign(_name=names, _colour=looks[0] if looks else none, _dash=looks[-1] if looks else none)
 
 
-def _draw(figure: Figure, table: Table, narrow: bool) -> "Canvas":
+def _draw(figure: Figure, table: Table, narrow: bool, width: float) -> "Canvas":
     panels = [None] if figure.panel is None else list(dict.fromkeys(table[figure.panel]))
     names = list(dict.fromkeys(table["_name"]))
     places = list(dict.fromkeys(table[figure.x])) if figure.kind == "points" else []
@@ -108,7 +111,7 @@ def _draw(figure: Figure, table: Table, narrow: bool) -> "Canvas":
     height = 0.9 + len(places) * (0.14 + 0.14 * len(names)) if places else 2.9
     legend = [*names] if len(names) > 1 else []
     canvas = _canvas_class()(
-        figsize=(NARROW if narrow else WIDE if columns == 1 else FULL, height * rows), layout="constrained"
+        figsize=(NARROW if narrow else width if columns == 1 else FULL, height * rows), layout="constrained"
     )
     axes = list(canvas.subplots(rows, columns, squeeze=False).flat)
     for axis, panel in zip(axes, panels, strict=False):
@@ -159,6 +162,9 @@ def _line(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], shif
         return
     order = np.argsort(x := _numbers(rows, figure.x), kind="stable")
     x, ends = x[order], {name: values[order] for name, values in ends.items()}
+    if "published" in rows:
+        open_diamonds: Any = {"markerfacecolor": "none", "markeredgecolor": INK, "markersize": 8, "zorder": 4}
+        axis.plot(x, _numbers(rows, "published")[order], "D", **open_diamonds)
     if figure.kind == "line":
         axis.fill_between(x, ends["low"], ends["high"], color=colour, alpha=0.14, linewidth=0)
         axis.plot(x, ends["value"], linestyle=DASHES[dash], **look)
@@ -203,7 +209,8 @@ def _axes(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], titl
         axis.axline((0, 0), (1, 1), color=SOFT, linestyle=":", linewidth=1)
         axis.xaxis.set_major_formatter(lambda v, _: f"{100 * v:.3g} %")
     elif figure.log:
-        axis.set_xscale("symlog", linthresh=2)
+        axis.set_xscale("symlog", linthresh=2, linscale=0.35)
+        axis.set_xlim(left=min(_numbers(rows, figure.x)) - 0.4)
     ticks = sorted(set(_numbers(rows, figure.x).tolist()))
     if figure.kind == "line" and len(ticks) < 10:
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -233,6 +240,11 @@ def unit_of(figure: Figure, table: Table) -> str:
     return units.pop() if len(units) == 1 else ""
 
 
+def minus(text: str) -> str:
+    """The text with minus signs before its numbers."""
+    return re.sub(r"(?<![\w-])-(?=[.\d])", "−", text)
+
+
 def text_of(value: Any) -> str:
     """A name or a number on one line, without control characters; columns of tables in words."""
     value = WORDS.get(value, value) if isinstance(value, str) else value
@@ -260,6 +272,7 @@ def svg(canvas: "Canvas") -> str:
 
 def inline(canvas: "Canvas", prefix: str, label: str) -> Markup:
     """A drawing as part of the page: CSS variables for colours, ids made unique, `label` for screen readers."""
+    canvas.patch.set_visible(False)
     text = svg(canvas)
     text = text[text.index("<svg") :]
     for found, new in (

@@ -20,6 +20,7 @@ from maskwise.records.table import Tables
 from maskwise.report.figures.drawing import pretty
 from maskwise.report.screen import CONTRAST, FILLER, MASKS, Screen
 from maskwise.report.section import Section, sections
+from maskwise.scoring.estimates import Estimate
 from maskwise.scoring.scores import Score, null_score
 from maskwise.support.errors import UserError
 from maskwise.support.garbage_collection import collection_paused
@@ -65,6 +66,21 @@ class Reading:
     @cached_property
     def tables(self) -> Tables:
         return tables_of(self.run, FEW_SHOT_PROBES)
+
+    @cached_property
+    def sections(self) -> list[Section]:
+        return sections_of([self])
+
+    @cached_property
+    def measured(self) -> dict[str, list[Estimate]]:
+        """The estimates of each probe, the first of them its finding."""
+        return {one.probe.name: one.estimates[self.label] for one in self.sections}
+
+    @cached_property
+    def screen(self) -> Screen:
+        claims = {probe: found[0] for probe, found in self.measured.items() if found and found[0].claim}
+        others = {probe: one for probe, one in claims.items() if probe not in (MASKS, FILLER, CONTRAST)}
+        return Screen(self.label, self.manifest, self.tables, others, read_sample(self.folder, self.manifest))
 
     @property
     def rules(self) -> list[ScoreRule]:
@@ -185,12 +201,3 @@ def sections_of(readings: Sequence[Reading]) -> list[Section]:
     """Of the probes of the new kind."""
     measured = [probe.measured for probe in readings[0].probes if probe.measured is not None]
     return sections(measured, {reading.label: reading.tables for reading in readings})
-
-
-def screen_of(reading: Reading) -> Screen:
-    """The first screen of a run."""
-    first = [(one.probe.name, one.estimates[reading.label][:1]) for one in sections_of([reading])]
-    claims = {probe: found[0] for probe, found in first if found and found[0].claim}
-    others = {probe: one for probe, one in claims.items() if probe not in (MASKS, FILLER, CONTRAST)}
-    prompts = read_sample(reading.folder, reading.manifest)
-    return Screen(reading.label, reading.manifest, reading.tables, others, prompts)

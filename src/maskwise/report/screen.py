@@ -25,6 +25,7 @@ from maskwise.tasks.episodes import CHANCE, LETTERS
 
 MASKS, FILLER, CONTRAST, TOGETHER = "mask-count", "filler", "contrast", "total-correlation"
 SHOWN = (2, 20, 200)  # numbers of masks, where they were asked
+AFTER = "full stops after the closed answer"  # format A
 LEADS = {"masks": MASKS, "distance": CONTRAST}  # the row that leads, and its probe
 
 
@@ -44,13 +45,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Screen:
-    """The first screen of one model. claims: the first estimate of each other probe that makes a claim."""
+    """The first screen of one model. claims: the first estimate of each other probe that makes a claim.
+
+    stated: what the paper states of this model and protocol, by the name of the estimate."""
 
     label: str
     manifest: Manifest
     tables: Tables
     claims: Mapping[str, Estimate]
     prompts: Sequence[SampledPrompt] = ()
+    stated: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> dict[str, Row]:
@@ -92,14 +96,39 @@ class Screen:
         levels = self.rows["masks"].levels if "masks" in self.rows else ()
         if len(levels) < 3:
             return None
-        right, few, most = _right_by_masks(self.tables), int(levels[1][0]), int(levels[-1][0])
-        return change(f"change of accuracy with {most} masks instead of {few}", right[most], right[few])
+        return self._between(int(levels[1][0]), int(levels[-1][0]))
+
+    @cached_property
+    def to_few(self) -> Estimate | None:
+        """What so many cost."""
+        levels = self.rows["masks"].levels if "masks" in self.rows else ()
+        return self._between(int(levels[0][0]), int(levels[1][0])) if len(levels) > 2 else None
+
+    def _between(self, few: int, more: int) -> Estimate:
+        right = _right_by_masks(self.tables)
+        return change(f"change of accuracy with {more} masks instead of {few}", right[more], right[few])
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         changes = {key: row.as_change for key, row in self.rows.items()}
         given = (changes.get("masks"), changes.get("stops"), changes.get("distance"), self.beyond_stops)
         return rule.verdicts(*given, self.together and self.together[0], self.claims)
+
+    @cached_property
+    def curves(self) -> dict[str, list[tuple[int, Estimate]]]:
+        """The change from the baseline at each number of masks that was asked, and of full stops."""
+        found = {}
+        for series, key, right in (("masks", "masks", _right_by_masks), ("full stops", "stops", _right_by_stops)):
+            if key in self.rows:
+                table, base = right(self.tables), int(self.rows[key].levels[0][0])
+                said = f"masks instead of {base}" if key == "masks" else AFTER
+                listed = [(k, f"change of accuracy with {k} {said}") for k in table if k > base]
+                found[series] = [(k, change(name, table[k], table[base])) for k, name in listed]
+        return found
+
+    @property
+    def tasks(self) -> int:
+        return len(set(self.rows[self.lead].by_question.index.get_level_values("task")))
 
     @property
     def flips(self) -> tuple[int, int, int]:
@@ -145,10 +174,19 @@ class Screen:
         ]
 
     @property
-    def estimates(self) -> list[Estimate]:
-        """Every number of the screen."""
-        rows = [one for row in self.rows.values() for one in (row.change, *(level for _, level in row.levels))]
-        return [*rows, *filter(None, [self.beyond_stops, self.from_few]), *(self.together or ())]
+    def estimates(self) -> list[tuple[str, Estimate]]:
+        """(row, estimate): every number of the screen."""
+        found = [(key, one) for key, row in self.rows.items() for one in (row.change, *(one for _, one in row.levels))]
+        found += [("masks", one) for one in (self.from_few, self.to_few) if one is not None]
+        found += [] if self.beyond_stops is None else [("stops", self.beyond_stops)]
+        return found + [("together", one) for one in self.together or ()]
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """The one number of each row: `-23.4 (-28.9 to -18.0)`."""
+        changes = {key: row.change for key, row in self.rows.items()}
+        changes |= {} if self.together is None else {"together": self.together[0]}
+        return {key: f"{one.text(one.value)}{in_brackets(one)}" for key, one in changes.items()}
 
     @property
     def advice(self) -> list[tuple[str, str]]:
@@ -174,12 +212,10 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
         yield f"maskwise diagnose {name} --questions {each}", "questions a task show a change of 10 points"
     if lead.word == LOSS and found.lead == "masks":
         yield f"maskwise diagnose {name} --probes mitigations", "measures what each way out gives back"
-        few = found.from_few
-        if few is not None and few.side < 0:
-            levels = found.rows["masks"].levels
-            cost = rule.verdict(Change(_cost(found), levels[0][1]))
-            said = f"{_cost(found).text(_cost(found).value)} points, {cost.word}"
-            why = f"shows the model few masks at a time: {levels[1][0]} of them change its accuracy by {said}"
+        if found.from_few is not None and found.to_few is not None and found.from_few.side < 0:
+            cost = f"{found.to_few.text(found.to_few.value)} points{in_brackets(found.to_few)}"
+            few = found.rows["masks"].levels[1][0]
+            why = f"shows the model few masks at a time; {few} of them change its accuracy by {cost}"
             yield f"maskwise generate {name} --canvas growing", why
         yield own
         can_tune = model.mask_id is not None and not model.block and not model.tuned
@@ -190,13 +226,6 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
     if found.verdicts.get("distance", Verdict("")).word == LOSS:
         yield "", "What decides belongs next to the question: an example far from it is used less."
     yield own
-
-
-def _cost(found: Screen) -> Estimate:
-    """What the few masks of a growing canvas cost."""
-    right, levels = _right_by_masks(found.tables), found.rows["masks"].levels
-    few, base = int(levels[1][0]), int(levels[0][0])
-    return change(f"change of accuracy with {few} masks instead of {base}", right[few], right[base])
 
 
 # Rows
@@ -221,15 +250,18 @@ def _masks(tables: Tables) -> Row | None:
     return _row("masks", right, named, f"change of accuracy with {most} masks instead of {base}")
 
 
+def _right_by_stops(tables: Tables) -> Table:
+    table = _main(tables[FILLER])
+    return wide(table[table.format.fillna("A") == "A"] if "format" in table else table, "fillers")
+
+
 def _stops(tables: Tables) -> Row | None:
     """Format A, as in the paper: they follow the closed answer."""
     if not len(tables.get(FILLER, ())):
         return None
-    table = _main(tables[FILLER])
-    right = wide(table[table.format.fillna("A") == "A"] if "format" in table else table, "fillers")
-    after = "full stops after the closed answer"
-    named = [(n, f"accuracy with {n} {after}") for n in (min(right, default=0), max(right, default=0))]
-    return _row("stops", right, named, f"change of accuracy with {named[-1][0]} {after}")
+    right = _right_by_stops(tables)
+    named = [(n, f"accuracy with {n} {AFTER}") for n in (min(right, default=0), max(right, default=0))]
+    return _row("stops", right, named, f"change of accuracy with {named[-1][0]} {AFTER}")
 
 
 def _distance(tables: Tables) -> Row | None:
@@ -270,7 +302,7 @@ def letters_of(prompt: SampledPrompt) -> list[tuple[str, float]]:
     return [(letter, known.get(letter, 0.0)) for letter in LETTERS]
 
 
-WHAT = {"masks": "empty masks", "stops": " full stops", "distance": "distance"}
+WHAT = {"masks": "empty masks", "stops": "full stops", "distance": "distance", "together": "at once"}
 FILL = {
     rule.ONE_AT_A_TIME: "fill neighbours one at a time",
     rule.TOGETHER: "neighbours may be filled together",
@@ -287,30 +319,28 @@ def in_lines(found: Screen, width: int = 100) -> list[str]:
         one = row.change
         at = "/".join(name for name, _ in row.levels)
         levels = "/".join(level.text(level.value) for _, level in row.levels)
-        ends = [f"{one.text(low)} to {one.text(high)}" for low, high in _intervals(one)]
-        start = f"{WHAT[key]:<12}{at:>9}  {levels + ' %':<19}  {one.text(one.value):>6} ({'; '.join(ends)})"
+        name = f"{' ' * (key == 'stops')}{WHAT[key]}"
+        start = f"{name:<12}{at:>9}  {levels + ' %':<19}  {one.text(one.value):>6}{in_brackets(one, tasks=True)}"
         verdict = str(found.verdicts[key])
         lines += [f"{start}  {verdict}"] if len(start) + len(verdict) + 2 <= width else [start, f"{'':<14}{verdict}"]
     if found.together is not None:
         near, far = found.together
-        ends = f" ({near.text(near.low)} to {near.text(near.high)})" if near.low is not None else ""
-        shared = f"neighbours share {near.text(near.value)} nats{ends}, {far.name} {far.text(far.value)}"
+        shared = f"neighbours share {near.text(near.value)} nats{in_brackets(near)}, {far.name} {far.text(far.value)}"
         lines.append(f"at once     {shared}: {FILL[found.verdicts['together'].word]}")
     if found.lead:
         wrong, right, same = found.flips
-        tasks = len(set(found.rows[found.lead].by_question.index.get_level_values("task")))
-        lines.append(
-            f"{wrong + right + same:,} questions, {tasks} tasks, guessing {CHANCE:.0%}. {wrong} answers became wrong, "
-            f"{right} right, {same} did not change."
-        )
+        asked = f"{wrong + right + same:,} questions, {found.tasks} tasks, guessing {CHANCE:.0%}"
+        lines.append(f"{asked}. {wrong} answers became wrong, {right} right, {same} did not change.")
     lines += [f" {line}" for line in _example_lines(found)]
     lines += [f"do: {command}{'  # ' if command else ''}{why}" for command, why in found.advice]
     return lines
 
 
-def _intervals(one: Estimate) -> list[tuple[float, float]]:
-    ends = [(one.low, one.high), (one.tasks_low, one.tasks_high)]
-    return [(low, high) for low, high in ends if low is not None and high is not None]
+def in_brackets(one: Estimate, tasks: bool = False) -> str:
+    """` (-28.9 to -18.0)`; with tasks the interval over them too."""
+    ends = [(one.low, one.high), (one.tasks_low, one.tasks_high)][: 1 + tasks]
+    said = "; ".join(f"{one.text(low)} to {one.text(high)}" for low, high in ends if low is not None)
+    return f" ({said})" if said else ""
 
 
 def question_of(prompt: SampledPrompt) -> str:

@@ -81,17 +81,23 @@ class Section:
                 chart.inline(chart.draw(figure, table, narrow), f"{prefix}{number}{'wn'[narrow]}", title or question)
                 for narrow in (False, True)
             )
-            figures.append({"title": title, "wide": wide, "narrow": narrow, "table": rows_of(figure, table)})
+            figures.append(
+                {"title": title, "wide": wide, "narrow": narrow, "table": _with_minus(*rows_of(figure, table))}
+            )
         return {
             "name": self.probe.name,
             "title": name,
             "question": question[:1].upper() + question[1:] or name,
-            "finding": {label: str(found[0]) for label, found in self.estimates.items() if found},
+            "finding": {label: chart.minus(str(found[0])) for label, found in self.estimates.items() if found},
             "text": [(part.startswith(" "), cleandoc(part)) for part in text],
-            "estimates": {label: list(map(str, found)) for label, found in self.estimates.items()},
+            "estimates": {label: [chart.minus(str(one)) for one in found] for label, found in self.estimates.items()},
             "figures": figures,
             "advice": self.advice,
         }
+
+
+def _with_minus(heads: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    return heads, [list(map(chart.minus, row)) for row in rows]
 
 
 def rows_of(figure: Figure, table: Table) -> tuple[list[str], list[list[str]]]:
