@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from maskwise.decoding.generate import generate
     from maskwise.decoding.score import score
     from maskwise.experiments.compare import compare
-    from maskwise.experiments.toy import toy
     from maskwise.models.checkpoints.convert import convert
     from maskwise.models.checkpoints.export import export
     from maskwise.models.checkpoints.opening import open, wrap
     from maskwise.models.model import Model
     from maskwise.runs.run import Run, diagnose, read_run
     from maskwise.support.errors import UserError
+    from maskwise.toy import toy
     from maskwise.training.train import train
     from maskwise.training.tune import tune
 else:  # a type checker that saw __getattr__ would take any name for a public one
@@ -63,7 +63,7 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "open": "maskwise.models.checkpoints.opening",
         "read_run": "maskwise.runs.run",
         "score": "maskwise.decoding.score",
-        "toy": "maskwise.experiments.toy",
+        "toy": "maskwise.toy",
         "train": "maskwise.training.train",
         "tune": "maskwise.training.tune",
         "wrap": "maskwise.models.checkpoints.opening",

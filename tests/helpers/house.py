@@ -17,7 +17,7 @@ SOURCE = ROOT / "src"
 # import each other.
 LEVELS = (
     {"cli"},
-    {"studio", "advise", "experiments"},
+    {"studio", "advise", "experiments", "toy"},
     {"runs"},
     {"report"},
     {"lm_eval"},

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PretrainedConfig
 
-from maskwise.experiments.toy import MASK, sequences
 from maskwise.models.model import Model
+from maskwise.toy import COUNTS, MASK
 
 
 def oracle(marginals: Callable[[list[int]], Tensor], vocabulary: int, mask_id: int) -> Model:
@@ -30,9 +30,12 @@ def perfect_toy() -> Model:
     """Predicts what the toy experiment's hundred rows themselves say; anything alike where none agrees."""
 
     def marginals(sequence):
-        rows = [row for row in sequences() if all(s in (MASK, token) for s, token in zip(sequence, row, strict=True))]
+        rows = [row for row in COUNTS if all(s in (MASK, token) for s, token in zip(sequence, row, strict=True))]
         if not rows:
             return torch.full((len(sequence), MASK + 1), 1 / (MASK + 1), dtype=torch.float64)
-        return nn.functional.one_hot(torch.tensor(rows), MASK + 1).double().mean(dim=0)
+        counts = torch.tensor([COUNTS[row] for row in rows], dtype=torch.float64)
+        return torch.einsum(
+            "r,rnv->nv", counts / counts.sum(), nn.functional.one_hot(torch.tensor(rows), MASK + 1).double()
+        )
 
     return oracle(marginals, MASK + 1, MASK)

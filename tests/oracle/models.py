@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 
 import maskwise as mw
 from helpers.oracle import perfect_toy
-from maskwise.experiments.toy import read_toy
+from maskwise.toy import read_toy
 from oracle.networks import (
     AUTOREGRESSIVE,
     BLOCKS,

@@ -12,6 +12,7 @@ from maskwise.cli.common import LARGEST_SEED, echo, for_results, print_json, who
 from maskwise.cli.early import check_models, named_data, refuse_without_models
 from maskwise.cli.hints import Command
 from maskwise.support.errors import UserError
+from maskwise.support.files import make_folder
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
@@ -218,7 +219,6 @@ def compare(
     check_models(asked, None, dtype)
     with collection_paused():
         from maskwise.experiments.compare import compare as compare_models
-        from maskwise.report.pages.results import make_folder
         from maskwise.report.words.comparison import rows_of
         from maskwise.report.words.printed_summary import print_changes
         from maskwise.runs.runner import join_crew
@@ -238,17 +238,15 @@ def compare(
 
 def toy(
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the page, the figure and toy.json.", callback=for_results)
+        Path | None, typer.Option("--out", help="Folder for the figure and toy.json.", callback=for_results)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the initial weights.")] = 0,
     json: common.Json = False,
 ) -> None:
     """Train a model on 100 short sequences and show how parallel decoding breaks two dependent tokens."""
     with collection_paused():
-        from maskwise.experiments.toy import toy as run_toy
-        from maskwise.report.pages.results import print_result
-        from maskwise.report.pages.toy_page import toy_result
+        from maskwise.toy import toy as run_toy
 
     folder = out or Path("runs") / "toy"
     found = run_toy(seed, out=folder)
-    return print_json(found) if json else print_result(toy_result(found), folder)
+    print_json(found) if json else echo(f"{found}\n\nfigure: {one_line(folder / 'toy.svg')}")

@@ -14,8 +14,9 @@ from maskwise.probes.section import Summary
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record
 from maskwise.records.sample import SampledPrompt
-from maskwise.scoring.experiment_results import ComparisonResult, Toy
+from maskwise.scoring.experiment_results import ComparisonResult
 from maskwise.support.typed import Count, Typed
+from maskwise.toy import Toy
 
 
 class Models(Typed, frozen=True, kw_only=True):

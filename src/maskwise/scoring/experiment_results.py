@@ -1,27 +1,12 @@
-"""What the experiments find: toy, comparison of models."""
+"""What a comparison of models finds."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
 from maskwise.scoring.scores import Score
 from maskwise.scoring.skill import Skill
 from maskwise.support.typed import Count, Typed
-
-
-class Toy(Typed, frozen=True, kw_only=True):
-    """toy --json, also toy.json"""
-
-    marginals: Annotated[dict[str, float], Meta(description="P(A) and P(B) of the model in one parallel step")]
-    data: Annotated[list[float], Meta(description="shares of [AB, A without B, B without A, neither] in the data")]
-    parallel: Annotated[list[float], Meta(description="of one parallel step")]
-    sequential: Annotated[list[float], Meta(description="of decoding from left to right")]
-    rules: Annotated[dict[str, list[float]], Meta(description="of each strategy, by name")]
-    forwards: Annotated[dict[str, float], Meta(description="mean forward passes of each strategy")]
-
-    def summary(self) -> dict[str, Any]:
-        """The object that `maskwise toy --json` prints."""
-        return self.to_dict()
 
 
 class ComparedModel(Typed, frozen=True, kw_only=True):

@@ -207,6 +207,14 @@ def refuse_checkpoint_folder(out: Path) -> None:
         raise UserError(f"{out} is the folder of a model: choose another --out")
 
 
+def make_folder(out: Path) -> Path:
+    """Makes an output folder before the work begins, so that a bad name costs nothing."""
+    refuse_checkpoint_folder(out)
+    with writing(f"into {out}", OTHER_FOLDER):
+        out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
 def refuse_unwritable_folder(out: Path) -> None:
     """Refuses an output folder that cannot be created, before any work is done; leaves nothing behind."""
     with writing(f"into {out}", "choose another --out"):

@@ -6,7 +6,6 @@ matplotlib is imported inside the functions, so that reading a summary never wai
 import io
 import re
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Colours that readers with any of the three colour blindnesses can tell apart, dark enough to write in (4.5 : 1 on
@@ -52,30 +50,6 @@ def _png_of(figure: "Figure", dpi: int) -> bytes:
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=dpi)
     return png.getvalue()
-
-
-class Drawing(ABC):
-    """A figure of one kind, as files and for a page."""
-
-    @abstractmethod
-    def draw(self, narrow: bool, titled: bool) -> "Figure":
-        """narrow: for the width of a phone."""
-
-    def files(self) -> tuple[str, bytes]:
-        """(SVG, PNG)"""
-        with drawing_style():
-            return figure_files(self.draw(narrow=False, titled=True))
-
-    def for_page(self, label: str) -> dict[str, Markup]:
-        """`wide` and `narrow`, without the title, which the page has."""
-        with drawing_style():
-            wide, narrow = (svg_of(self.draw(narrow, titled=False)) for narrow in (False, True))
-        return {"wide": inline(wide, "w", label), "narrow": inline(narrow, "n", label)}
-
-
-def draw_dot(axis: "Axes", x: float, y: float, filled: bool) -> None:
-    face = CURVES[0] if filled else PAPER
-    axis.plot(x, y, "o", markersize=8, color=CURVES[0], markeredgewidth=1.6, markerfacecolor=face)
 
 
 def inline(svg: str, prefix: str, label: str) -> Markup:
