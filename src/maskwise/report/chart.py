@@ -187,6 +187,8 @@ def _axes(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], titl
         (axis.set_xlim if places else axis.set_ylim)(min(0, np.nanmin(_numbers(rows, "value"))) - 0.02, 1.03)
     elif unit == POINTS:
         (axis.axvline if places else axis.axhline)(0, color=SOFT, linewidth=0.9)
+        low, high = axis.get_xlim() if places else axis.get_ylim()
+        (axis.set_xlim if places else axis.set_ylim)(min(low, -0.1), max(high, 0.05))  # small changes look small
     if figure.guessing is not None and unit == SHARE and set(rows.get("measure", ())) <= {"correct"}:
         (axis.axvline if places else axis.axhline)(figure.guessing, color=SOFT, linestyle=":", linewidth=1)
         at = (figure.guessing, 1.0) if places else (1.0, figure.guessing)
@@ -212,6 +214,8 @@ def _axes(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], titl
         axis.set_xscale("symlog", linthresh=2, linscale=0.35)
         axis.set_xlim(left=min(_numbers(rows, figure.x)) - 0.4)
     ticks = sorted(set(_numbers(rows, figure.x).tolist()))
+    if figure.log:  # labels that would touch: the larger counts stay
+        ticks = [at for at, more in zip(ticks, [*ticks[1:], np.inf], strict=True) if at < 1 or more / at > 1.3]
     if figure.kind == "line" and len(ticks) < 10:
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.minorticks_off()
