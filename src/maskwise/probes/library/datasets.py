@@ -75,8 +75,7 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 
 
 def by_share(table: Table, others: Tables) -> Table:
-    measures = {"correct": SHARE, "nll": NATS, "nll_allowed": NATS, "nll_choice": NATS}
-    return curve(table, ["task", "share"], measures, {"share": min(table.share)})
+    return curve(table, ["task", "share"], {"correct": SHARE, "nll": NATS}, {"share": min(table.share)})
 
 
 PROBE = Probe(

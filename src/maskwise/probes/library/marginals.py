@@ -66,10 +66,14 @@ def ask(
     )
 
 
+def with_column(table: Table, name: str) -> Table:
+    """Runs of earlier versions have no "mode_common", the last mask no "tv_next"."""
+    return table if name in table else table.assign(**{name: float("nan")})
+
+
 def of_pieces(table: Table, distances: Collection[int], column: str, suffix: str = "none") -> "pd.Series":
-    """The mean of each piece at these distances; runs of earlier versions have no "mode_common"."""
-    own = table.reindex(columns=table.columns.union([column]))
-    own = own[(own.suffix == suffix) & own.distance.isin(distances)]
+    """The mean of each piece at these distances."""
+    own = with_column(table, column)[(table.suffix == suffix) & table.distance.isin(distances)]
     return own.groupby(QUESTION, observed=True)[column].mean()
 
 
@@ -83,24 +87,22 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 
     alike, frequent = (of_pieces(table, far, name).dropna() for name in ("tv_next", "mode_common"))
     alike_near, frequent_near = (of_pieces(table, near, name).mean() for name in ("tv_next", "mode_common"))
+    often = max(FREQUENT, frequent_near)
     between = of_pieces(table, middle, "entropy", "visible") - of_pieces(table, ends - middle, "entropy", "visible")
     found = [
         mean("entropy, far less near", less_near("entropy"), NATS, claim="above"),
         mean("top probability, far less near", less_near("confidence"), POINTS, (-1.0, 1.0), claim="below"),
         mean("distance of neighbours, far less near", less_near("tv_next"), POINTS, (-1.0, 1.0), claim="below"),
         mean("distance of neighbours, far", alike, SHARE, (0.0, 1.0), claim="below", against=min(ALIKE, alike_near)),
-        mean(
-            *("most probable token is frequent, far", frequent, SHARE, (0.0, 1.0)),
-            claim="above",
-            against=max(FREQUENT, frequent_near),
-        ),
+        mean("most probable token is frequent, far", frequent, SHARE, (0.0, 1.0), claim="above", against=often),
         mean("entropy, middle less ends, text after", between, NATS, claim="above"),
     ]
     return [one for one in found if one.value is not None]
 
 
 def by_distance(table: Table, others: Tables, measure: str, unit: str = "") -> Table:
-    return curve(table.assign(after=table.suffix.map(AFTER)), ["after", "suffix", "distance"], {measure: unit})
+    named = with_column(table, measure).assign(after=table.suffix.map(AFTER))
+    return curve(named, ["after", "suffix", "distance"], {measure: unit})
 
 
 FIGURES = {

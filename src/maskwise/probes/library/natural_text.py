@@ -68,6 +68,7 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 
 
 def by_count(table: Table, others: Tables) -> Table:
+    table = table.sort_values(["after", "count"], ascending=[False, True])  # masks first
     return curve(table, ["after", "count"], {"nll": NATS, "correct": SHARE}, {"count": 0})
 
 

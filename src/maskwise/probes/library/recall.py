@@ -47,7 +47,7 @@ from maskwise.tasks.recall_pairs import DISTANCES, NEAR
 NAME, TASK = "recall", "pairs"
 LAST, FIRST = "right", "left"  # where the question stands
 CONDITION = ["question", "distance", "masks", "fillers"]
-# Whose value a wrong answer is, by how many pairs after the asked one.
+LOST = {"nats": "nll", "nats of the format": "nll_allowed", "nats of the choice": "nll_choice"}
 ERRORS = ("the pair before", "the pair after", "2 to 5 pairs away", "more than 5 pairs away")
 NO_VALUE = "no pair's value"
 
@@ -66,21 +66,16 @@ def ask(
 
     asker, seed = setup.asker, setup.settings.seed
     words = recall_pairs.recall_words(asker.tokenizer, setup.words, setup.settings.held_out, pairs)
-    masks = visible_counts(setup, NAME, mask_counts)
+    counts = visible_counts(setup, NAME, mask_counts)
     fillers = visible_counts(setup, NAME, filler_counts, other_tokens=min(mask_counts))
-    endings = [(count, 0) for count in masks] + [(min(masks), count) for count in fillers]
-    after = {LAST: [(0, 0)] if setup.model.causal else endings, FIRST: [(words.tokens, 0)]}
+    after = [(LAST, count, 0) for count in counts] + [(LAST, min(counts), count) for count in fillers]
     if setup.model.causal:
-        del after[FIRST]
+        after = [(LAST, 0, 0)]
     elif setup.model.block is not None:
         setup.note(f"{NAME}: not asked with the question first, which would see no pair after its block")
-        del after[FIRST]
-    asked = [
-        {"question": question, "distance": distance, "masks": count, "fillers": tail}
-        for question, tokens in after.items()
-        for count, tail in tokens
-        for distance in distances
-    ]
+    else:
+        after.append((FIRST, words.tokens, 0))
+    asked = [dict(zip(CONDITION, (place, d, *tokens), strict=True)) for place, *tokens in after for d in distances]
 
     def prompt(point: int, condition: Mapping[str, Any]) -> Prompt:
         listed = recall_pairs.list_of_point(words, pairs, seed, point)
@@ -88,9 +83,8 @@ def ask(
         if condition["question"] == FIRST:
             return recall_pairs.asked_first(asker.tokenizer, listed, away, asker.mask, asker.chat)
         tail = [asker.filler_id] * condition["fillers"]
-        return recall_pairs.asked_last(
-            asker.tokenizer, listed, away, asker.mask_id, condition["masks"], tail, asker.chat
-        )
+        masks = condition["masks"]
+        return recall_pairs.asked_last(asker.tokenizer, listed, away, asker.mask_id, masks, tail, asker.chat)
 
     points = Points(TASK, range(setup.settings.points * lists_per_point))
     yield Questions(points, asked, prompt, answering=recall, one_pass=True)
@@ -103,36 +97,32 @@ def with_few_masks(table: Table) -> Table:
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
-    own = with_few_masks(table)
-    far = next((distance for distance in reversed(DISTANCES) if distance in set(own.distance)), NEAR)
+    own = errors(with_few_masks(table))
+    far = max({*DISTANCES} & {*own.distance}, key=list(DISTANCES).index, default=NEAR)
+    own = own[own.distance.isin((NEAR, far))]
     right = wide(own, "distance")
     if NEAR not in right or far == NEAR or right.empty:
         return []
     guessing = 1 / float(table.pairs.iloc[0])
     lost = change(f"accuracy with a {far} pair less a near one", right[far], right[NEAR])
-    if max(right[NEAR].mean(), right[far].mean()) - guessing < LEAST_SKILL:
-        lost = without_skill(lost)
-    found = [
-        lost,
+    skilled = max(right[NEAR].mean(), right[far].mean()) - guessing >= LEAST_SKILL
+    another = answers(own[own.distance == far], "error").isin(ERRORS).astype(float)
+    nats = {name: wide(own, "distance", column) for name, column in LOST.items()}
+    return [
+        lost if skilled else without_skill(lost),
         ratio("locality", right[[NEAR, far]], lambda a: share_of_skill(a[:, 0] - a[:, 1], a[:, 0] - guessing)),
         share("accuracy with a near pair", right[NEAR]),
         share(f"accuracy with a {far} pair", right[far]),
-        share(f"value of another pair instead of a {far} one", answers(errors(own[own.distance == far]), "of_another")),
+        share(f"value of another pair instead of a {far} one", another),
+        *(mean(f"{name} lost to distance", both[far] - both[NEAR]) for name, both in nats.items() if not both.empty),
     ]
-    for name, column in (("nats", "nll"), ("nats of the format", "nll_allowed"), ("nats of the choice", "nll_choice")):
-        nats = wide(own, "distance", column)
-        if not nats.empty:
-            found.append(mean(f"{name} lost to distance", nats[far] - nats[NEAR]))
-    return found
 
 
 def errors(table: Table) -> Table:
-    """With the kind of each wrong answer, and whether it is the value of another pair."""
+    """With the kind of each wrong answer, by how many pairs after the asked one stands the pair whose value it is."""
     offset = table.offset.astype(float)
     kinds = [offset == -1, offset == 1, offset.abs().between(2, 5), offset.abs() > 5]
-    wrong = table.correct == 0
-    kind = np.select([~wrong, *kinds], ["", *ERRORS], NO_VALUE)
-    return table.assign(error=kind, of_another=(wrong & (kind != NO_VALUE)).astype(float))
+    return table.assign(error=np.select([table.correct == 1, *kinds], ["", *ERRORS], NO_VALUE))
 
 
 def by_distance(table: Table, others: Tables, measure: str = "correct", unit: str = SHARE) -> Table:
@@ -150,16 +140,13 @@ def by_error(table: Table, others: Tables) -> Table:
     import pandas as pd
 
     own = errors(with_few_masks(table))
-    return pd.DataFrame(
-        share("", answers(here.assign(of_kind=(here.error == kind).astype(float)), "of_kind")).row
-        | {"distance": distance, "error": kind}
-        for distance, here in ((name, own[own.distance == name]) for name in DISTANCES)
-        if len(here)
-        for kind in (*ERRORS, NO_VALUE)
-    )
+    kinds = {kind: own.assign(of_kind=(own.error == kind).astype(float)) for kind in (*ERRORS, NO_VALUE)}
+    return pd.concat([curve(of, ["distance"], {"of_kind": SHARE}).assign(error=kind) for kind, of in kinds.items()])
 
 
+nats_by_distance = partial(by_distance, measure="nll", unit=NATS)
 BETWEEN = "Pairs between the asked pair and the question"
+QUICK = {"pairs": 30, "distances": ("near", "far"), "mask_counts": (2,), "filler_counts": (), "lists_per_point": 1}
 
 PROBE = Probe(
     NAME,
@@ -168,32 +155,11 @@ PROBE = Probe(
     metrics,
     figures=[
         Figure(by_distance, "between", BETWEEN, series="asked"),
-        Figure(
-            partial(by_distance, measure="nll", unit=NATS),
-            "between",
-            BETWEEN,
-            "Negative log-likelihood of the value (nats)",
-            series="asked",
-        ),
-        Figure(
-            by_error,
-            "error",
-            "Whose value the wrong answer is",
-            "Share of all answers",
-            series="distance",
-            kind="points",
-        ),
+        Figure(nats_by_distance, "between", BETWEEN, "Negative log-likelihood of the value (nats)", series="asked"),
+        Figure(by_error, "error", "Whose value is given instead", "Share of answers", series="distance", kind="points"),
     ],
     condition={"question": str, "distance": str, "masks": Count, "fillers": Count},
     evidence={"pairs": AtLeast1, "between": Count, "offset": float | None},
     presets=("default", "full"),
-    sizes={
-        "quick": {
-            "pairs": 30,
-            "distances": ("near", "far"),
-            "mask_counts": (2,),
-            "filler_counts": (),
-            "lists_per_point": 1,
-        }
-    },
+    sizes={"quick": QUICK},
 )

@@ -240,7 +240,7 @@ def by_template(table: Table, others: Tables) -> Table:
             for one in metrics(table, others)
             if one.name == f"{effect}, under a new template" and one.value is not None
         ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).drop(columns="name", errors="ignore")
 
 
 def advice(found: Sequence[Estimate]) -> str | None:
