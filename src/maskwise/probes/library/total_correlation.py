@@ -82,7 +82,9 @@ PROBE = Probe(
     __doc__,
     ask,
     metrics,
-    figures=[Figure(by_distance, "distance", "Distance between the two masks", "Total correlation (nats)", "order")],
+    figures=[
+        Figure(by_distance, "distance", "Distance between the two masks", "Total correlation (nats)", series="order")
+    ],
     condition={"distance": Count},
     evidence={"tc": float, "forth": float, "back": float},
     needs=frozenset({"masks", "whole sequences"}),
