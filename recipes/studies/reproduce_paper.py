@@ -26,7 +26,7 @@ from maskwise.probes.section import Entry
 from maskwise.probes.select_tasks import SUMMARY as SELECTED
 from maskwise.runs.run import Run
 
-PAPER_PROBES = ("location", "question-position", "mask-count", "filler", "location-masks")
+PAPER_PROBES = ("location", "mask-count", "filler")
 SETS = ("unfamiliar-1", "unfamiliar-2")
 FILE = "send-back.json"
 

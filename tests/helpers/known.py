@@ -39,7 +39,7 @@ def with_parameters(settings: Settings, **changes: dict) -> Settings:
 
 
 LOCATIONS = (0, 2, 4)
-FIRST_PROBES = ("location", "question-position", "mask-count", "filler", "natural-text")
+FIRST_PROBES = ("location", "mask-count", "filler", "natural-text")
 SMALL = with_parameters(
     replace(
         QUICK,
@@ -51,11 +51,9 @@ SMALL = with_parameters(
         passages=4,
         passage_words=12,
     ),
-    location={"locations": LOCATIONS},
-    question_position={"locations": LOCATIONS, "places": PLACES},
+    location={"locations": LOCATIONS, "places": PLACES, "mask_counts": ()},
     mask_count={"mask_counts": (1, 2, 5, 20)},
     filler={"filler_counts": (0, 5, 20), "after_two_masks": ()},
-    location_masks={"locations": LOCATIONS, "mask_counts": (2, 20)},
     context_length={"distractors": (0, 4)},
     recall={
         "pairs": 8,
@@ -67,7 +65,9 @@ SMALL = with_parameters(
     natural_text={"counts": (0, 3)},
     attribution={"places": PLACES},
 )
-CORE_PROBES = replace(SMALL, probes=(*FIRST_PROBES[:4], "context-length", "location-masks", "natural-text"))
+CORE_PROBES = with_parameters(
+    replace(SMALL, probes=(*FIRST_PROBES[:3], "context-length", "natural-text")), location={"mask_counts": (2, 20)}
+)
 DECODED = with_parameters(
     replace(SMALL, probes=(*SMALL.probes, "steps")),
     steps={"masks": (2, 12), "random": (3, 5), "confident": (5,)},

@@ -81,8 +81,8 @@ def labelled_rows() -> list[Any]:
 
 
 HOW: dict[str, How] = {
-    "location": How("location", named("location relevant")),
-    "question-position": How("question-position", named("question location relevant")),
+    "location": How("location", named("location relevant"), part={"question": "right", "masks": 0}),
+    "question-position": How("location", named("question location relevant"), part={"masks": 0}),
     "recall": How("recall", named("question distance masks fillers")),
     "mask-count": How("mask-count", named("masks relevant")),
     "mask-count-relevant-10": How("mask-count", named("masks relevant"), {"relevant": 10}),  # one context for a task
@@ -90,7 +90,7 @@ HOW: dict[str, How] = {
     "block-offset": How("block-offset", named("after offset relevant")),
     "filler": How("filler", named("filler fillers format relevant")),
     "context-length": How("context-length", named("distractors masks relevant")),
-    "location-masks": How("location-masks", named("location masks relevant")),
+    "location-masks": How("location", named("location masks relevant"), part={"question": "right"}, but={"masks": 0}),
     "contrast": How("contrast", named("examples masks")),
     "natural-text": How("natural-text", named("after count")),
     "attribution": How("attribution", named("question"), part={"of": "examples"}),

@@ -220,7 +220,8 @@ def of_today(name: str, value: Any) -> Any:
     if isinstance(value, dict) and "records" in value:
         counts: dict[str, int] = {}
         for probe, count in value["records"].items():
-            counts[MERGED.get(probe, probe)] = counts.get(MERGED.get(probe, probe), 0) + count
+            twice = count // 2 if probe == "question-position" else 0  # half of it was asked by location too
+            counts[MERGED.get(probe, probe)] = counts.get(MERGED.get(probe, probe), 0) + count - twice
         return value | {"records": counts}
     return value
 

@@ -104,14 +104,14 @@ def test_records_are_the_dense_answers_at_the_start_of_a_block_with_every_mask_v
 
 
 def test_counts_beyond_the_block_read_not_visible_in_the_terminal_and_on_the_page(tmp_path, capsys):
-    settings = replace(FEW, probes=("question-position", "mask-count"))
+    settings = replace(FEW, probes=("location", "mask-count"))
     (reading,) = read_all([diagnose(block_model(tiny_llada2), settings, tmp_path)])
     assert reading.summary["not_visible"] == {"mask-count": [20]}
     assert [entry["visible"] for entry in reading.summary["probes"]["mask-count"]] == [1, 2, 5, 8]
     print_summary(reading)
     shown = " ".join(capsys.readouterr().out.split())
     assert "20 masks or fillers are not visible: an answer sees at most 8, its own mask included, of its block" in shown
-    assert "question-position was not run: a block diffusion model sees no context after the block" in shown
+    assert "this model sees nothing behind the question, so the question is always last" in shown
     page = build([reading])[0]
     assert "Not visible to an answer, which sees no token after its block: 20." in page and "blocks of 8 tokens" in page
 
@@ -178,8 +178,8 @@ def test_every_probe_is_asked_or_says_why_not(tmp_path):
 
 
 def test_a_run_of_nothing_but_probes_that_do_not_apply_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="question-position does not apply, a block diffusion model sees no context"):
-        diagnose(block_model(tiny_sdar), replace(FEW, probes=("question-position",)), tmp_path)
+    with pytest.raises(UserError, match="steps does not apply, a block diffusion model decodes block by block"):
+        diagnose(block_model(tiny_sdar), replace(FEW, probes=("steps",)), tmp_path)
 
 
 def test_it_is_read_from_config_json_alone(tmp_path):

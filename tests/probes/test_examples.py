@@ -8,24 +8,21 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.known import SMALL, is_word_example, known_model, nearest_rule, truth, with_parameters
-from helpers.page_reader import read
 from maskwise.cli import app
 from maskwise.experiments.compare import figures_of
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
-from maskwise.report.pages.page import write_page
 from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK, check, with_examples
 from maskwise.support.errors import UserError
-from maskwise.tasks.episodes import CHANCE, draw, draw_afresh, mixed
+from maskwise.tasks.episodes import draw, draw_afresh, mixed
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words, split_words
 
 BOTH = with_parameters(
-    replace(SMALL, probes=("location", "question-position", "mask-count", "location-masks"), relevant=(1, 10)),
-    question_position={"places": ("right", "left")},
+    replace(SMALL, probes=("location", "mask-count"), relevant=(1, 10)),
+    location={"places": ("right", "left"), "mask_counts": (2, 20)},
 )
 
 
@@ -41,16 +38,16 @@ def folder(tmp_path_factory):
 
 
 def test_the_papers_number_keeps_its_conditions_and_others_are_named(folder):
-    conditions = defaultdict(list)
-    for name, entries in summarise(read_run(folder))["probes"].items():
-        conditions[name] = [entry["condition"] for entry in entries]
-    assert conditions["location"] == [
-        *({"location": at} for at in (0, 2, 4)),
-        *({"location": at, "relevant": 1} for at in (0, 2, 4)),
-    ]
-    assert {"masks": 20} in conditions["mask-count"] and {"masks": 20, "relevant": 1} in conditions["mask-count"]
-    assert {"location": 4, "masks": 2, "relevant": 1} in conditions["location-masks"]
-    assert not any("relevant" in condition for condition in conditions["question-position"])  # the main number alone
+    found = defaultdict(list)
+    for record in read_run(folder).records:
+        if record.condition not in found[record.probe]:
+            found[record.probe].append(record.condition)
+    places = [one for one in found["location"] if one["question"] == "right" and one["masks"] == 0]
+    plain = [{"question": "right", "location": at, "masks": 0} for at in (0, 2, 4)]
+    assert sorted(places, key=str) == sorted([*plain, *(one | {"relevant": 1} for one in plain)], key=str)
+    assert {"masks": 20} in found["mask-count"] and {"masks": 20, "relevant": 1} in found["mask-count"]
+    assert {"question": "right", "location": 4, "masks": 2, "relevant": 1} in found["location"]
+    assert not any("relevant" in one for one in found["location"] if one["question"] == "left")  # the main number alone
 
 
 def test_scores_and_baselines_are_those_of_one_number(folder):
@@ -58,32 +55,15 @@ def test_scores_and_baselines_are_those_of_one_number(folder):
     assert summary["scores"]["locality"]["value"] == 0  # ten examples: right wherever they stand
     assert summary["scores"]["locality_1"]["value"] == pytest.approx(1)  # one: far is guessing
     assert {"mask_tax", "mask_tax_1", "degradation", "degradation_1"} <= summary["scores"].keys()
-    entries = summary["probes"]["location"]
+    entries = summary["probes"]["mask-count"]
     paired = [(entry["condition"], entry["paired"]["baseline"]) for entry in entries if "paired" in entry]
     assert all(one.get("relevant") == other.get("relevant") for one, other in paired)
-    far = next(entry for entry in entries if entry["condition"] == {"location": 0, "relevant": 1})
-    assert far["paired"]["baseline"] == {"location": 4, "relevant": 1} and far["accuracy"] == pytest.approx(CHANCE)
-    assert far["paired"]["difference"] == pytest.approx(-2 / 3)
 
 
 def test_comparisons_take_the_main_number(folder):
     (reading,) = read_all([folder])
     figures = figures_of(reading)
     assert figures["locality"] == 0 and figures["accuracy_k2"] == figures["accuracy_most_masks"] == 1
-
-
-@pytest.mark.slow
-def test_page_and_terminal_tell_the_numbers_apart(folder, tmp_path, capsys):
-    readings = read_all([folder])
-    print_summary(readings[0])
-    printed = capsys.readouterr().out
-    assert "Locality, 1 example" in printed and "relevant" in printed
-    page = read(write_page(readings, tmp_path / "page")).words
-    assert "Context locality, 1 example It uses near context more than distant context." in page
-    assert "Does it matter where the examples stand? (10 examples)" in page
-    assert "Does it matter where the examples stand? (1 example)" in page
-    assert "1 relevant example in the context, drawn afresh for each question." in page
-    assert {"location.svg", "location-1.svg"} <= {file.name for file in (tmp_path / "page" / "figures").iterdir()}
 
 
 def test_one_number_alone_gives_the_plain_scores(tmp_path):
@@ -138,6 +118,7 @@ def test_the_command_takes_a_list(tmp_path):
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
     assert summary["settings"]["relevant"] == [1, 10] and {"locality", "locality_1"} <= summary["scores"].keys()
-    assert [e["condition"]["location"] for e in summary["probes"]["location"]] == [0, 3, 0, 3]
+    found = [record.condition for record in read_run(tmp_path / "run").records]
+    assert {(one["location"], one.get("relevant")) for one in found} == {(0, None), (3, None), (0, 1), (3, 1)}
     bad = CliRunner().invoke(app, ["diagnose", "tiny-llada", "--relevant", "one"])
     assert bad.exit_code == 2 and "--relevant takes numbers" in bad.stderr

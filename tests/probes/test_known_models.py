@@ -16,11 +16,12 @@ from helpers.known import (
 )
 from helpers.tiny import tiny_ar, tiny_dream
 from maskwise.probes.examples import unlabelled
-from maskwise.probes.library import filler, mask_count
+from maskwise.probes.library import filler, location, mask_count
 from maskwise.probes.library.filler import END
+from maskwise.probes.one_probe import estimates
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
-from maskwise.records.folder import read_run
+from maskwise.records.folder import read_run, tables_of
 from maskwise.runs.diagnose import diagnose, plan
 from maskwise.scoring.intervals import none_seen
 from maskwise.scoring.scores import NO_SKILL, null_score
@@ -43,53 +44,61 @@ def accuracies(summary, probe, **fixed):
     }
 
 
+def located(folder):
+    """(accuracy by (question, masks, location), estimates by name) of the probe location."""
+    tables = tables_of(read_run(folder), {"location"})
+    right = tables["location"].groupby(["question", "masks", "location"]).correct.mean()
+    return right, {one.name: one for one in estimates(location.PROBE, tables)}
+
+
 def test_copying_the_nearest_rule_is_full_locality(tmp_path):
-    summary = summary_of(nearest_rule, tmp_path)
-    score = summary["scores"]["locality"]
-    assert score["value"] == pytest.approx(1) and 0 < score["low"] < 1 < score["high"]
-    assert accuracies(summary, "location") == pytest.approx({(0,): CHANCE, (2,): CHANCE, (4,): 1})
-    sides = {side: accuracies(summary, "question-position", question=side) for side in ("right", "middle", "left")}
-    assert sides["right"] == pytest.approx({(0,): CHANCE, (2,): CHANCE, (4,): 1})
-    assert sides["middle"] == pytest.approx({(0,): CHANCE, (2,): 1, (4,): CHANCE})
-    assert sides["left"] == pytest.approx({(0,): 1, (2,): CHANCE, (4,): CHANCE})
-    far = next(entry for entry in summary["probes"]["location"] if entry["condition"]["location"] == 0)
-    assert far["paired"]["baseline"] == {"location": 4, "relevant": 2}
-    assert far["paired"]["difference"] == pytest.approx(-2 / 3)
-    # All 8 points that changed (of 12) changed for the worse.
-    assert far["paired"]["low"] < -2 / 3 < far["paired"]["high"] < 0 and far["paired"]["differed"] == 8
-    assert far["paired"]["nll"]["difference"] == pytest.approx(50 * 2 / 3, rel=1e-3)  # its certainty is 50 nats
+    right, found = located(diagnose(known_model(nearest_rule), SMALL, tmp_path))
+    score = found["locality"]
+    assert score.value == pytest.approx(1) and 0 < score.low < 1 < score.high
+    for question, nearest in (("right", 4), ("middle", 2), ("left", 0)):
+        assert right[question, 0].to_dict() == pytest.approx({at: 1 if at == nearest else CHANCE for at in (0, 2, 4)})
+    far = found["change of accuracy with the examples far instead of near"]
+    assert far.value == pytest.approx(-2 / 3) and far.low < -2 / 3 < far.high < 0 and far.n == 12
+    # Its certainty is 50 nats; 8 of 12 points changed, all for the worse.
+    assert found["nats lost to distance"].value == pytest.approx(50 * 2 / 3, rel=1e-3)
+    assert found["fitted change from the nearest place to the farthest"].value == pytest.approx(-2 / 3)
+    near = [one for name, one in found.items() if name.startswith("question ")]
+    assert [one.value for one in near] == pytest.approx([2 / 3] * 3)
 
 
 @pytest.mark.slow
 def test_weighing_all_examples_alike_is_no_locality(tmp_path):
-    summary = summary_of(uniform, tmp_path, replace(SMALL, points=30))
-    locality = summary["scores"]["locality"]
-    assert (locality["value"], locality["differed"], locality["n"]) == (0, 0, 60)
-    right = accuracies(summary, "location")[0,]
+    folder = diagnose(known_model(uniform), replace(SMALL, points=30), tmp_path)
+    summary, (right, found) = summarise(read_run(folder)), located(folder)
+    assert (found["locality"].value, found["locality"].n) == (0, 60)
     share = none_seen(60)  # of the points may answer otherwise: all right near and all wrong far, at worst
-    assert locality["high"] == pytest.approx(share / ((1 - share) * right + share - CHANCE), rel=1e-6)
+    near = right["right", 0, 0]
+    assert found["locality"].high == pytest.approx(share / ((1 - share) * near + share - CHANCE), rel=1e-6)
     assert summary["scores"]["mask_tax"]["value"] == summary["scores"]["degradation"]["value"] == 0
-    assert len(set(accuracies(summary, "question-position").values())) == 1
-    for entry in summary["probes"]["location"]:
-        if "paired" in entry:
-            assert entry["paired"]["high"] == -entry["paired"]["low"] == pytest.approx(none_seen(60))
+    assert right.nunique() == 1
+    change = found["change of accuracy with the examples far instead of near"]
+    assert change.high == -change.low == pytest.approx(none_seen(60))
 
 
 def test_an_answer_that_depends_on_the_masks_is_distraction(tmp_path):
-    summary = summary_of(distracted, tmp_path, CORE_PROBES)
+    folder = diagnose(known_model(distracted), CORE_PROBES, tmp_path)
+    summary, (right, found) = summarise(read_run(folder)), located(folder)
     assert accuracies(summary, "mask-count") == pytest.approx({(1,): 1, (2,): 1, (5,): 1, (20,): CHANCE})
     assert summary["scores"]["mask_tax"]["value"] == pytest.approx(1 / 2)  # none lost at 5 masks, all at 20
     assert summary["scores"]["degradation"]["value"] == pytest.approx(2 / 3)
     assert summary["scores"]["locality"]["value"] == 0
     assert set(accuracies(summary, "filler", filler=".").values()) == {1.0}
-    assert set(accuracies(summary, "location-masks", masks=2).values()) == {1.0}
-    assert accuracies(summary, "location-masks", masks=20) == pytest.approx(dict.fromkeys([(0,), (2,), (4,)], CHANCE))
-    shorter, longer = (
-        {e["masks"] for e in summary["probes"]["context-length"] if e["condition"]["distractors"] == d} for d in (0, 4)
-    )
-    assert max(longer) > 2 * max(shorter) > 2 * min(shorter) == 4
-    assert accuracies(summary, "context-length", masks="2 masks") == {(0,): 1, (4,): 1}
-    assert accuracies(summary, "context-length", masks="20% masks") == pytest.approx({(0,): CHANCE, (4,): CHANCE})
+    assert set(right["right", 2]) == {1.0}
+    assert right["right", 20].to_dict() == pytest.approx(dict.fromkeys((0, 2, 4), CHANCE))
+    lost = found["change of accuracy with 20 masks instead of 2, mean over places"]
+    assert lost.value == pytest.approx(CHANCE - 1) and lost.verdict == "holds"
+    assert found["change of accuracy with 20 masks instead of 2, near less far"].value == 0
+    table = tables_of(read_run(folder), {"context-length"})["context-length"]
+    seen = table.groupby("distractors").masks_seen.agg(["min", "max"])
+    assert seen["max"][4] > 2 * seen["max"][0] > 2 * seen["min"][0] == 4
+    right = table.groupby(["masks", "distractors"]).correct.mean()
+    assert right["2 masks"].to_dict() == {0: 1, 4: 1}
+    assert right["20% masks"].to_dict() == pytest.approx({0: CHANCE, 4: CHANCE})
 
 
 def test_fillers_tell_length_from_masks(tmp_path):
@@ -143,9 +152,9 @@ def test_an_autoregressive_model_runs_what_makes_sense_and_says_what_does_not(tm
     run = read_run(diagnose(model, CORE_PROBES, tmp_path))
     assert run.manifest["settings"]["probes"] == ["location", "context-length", "natural-text"]
     notes = " ".join(run.manifest["notes"])
-    assert all(probe in notes for probe in ("question-position", "mask-count", "filler", "location-masks"))
+    assert all(probe in notes for probe in ("mask-count", "filler", "so the question is always last"))
     assert {record["masks"] for record in run.records} == {0}
-    assert {record["condition"].get("masks") for record in run.records} == {None, "no masks"}
+    assert {record["condition"].get("masks") for record in run.records} == {None, 0, "no masks"}
     summary = summarise(run)
     assert summary["scores"]["mask_tax"]["value"] is None and set(summary["probes"]) == {
         "location",

@@ -74,19 +74,16 @@ def accuracies(summary, probe, **fixed):
     }
 
 
-def test_location_and_question_position_find_full_locality(near_sighted):
+def test_location_finds_full_locality_with_and_without_masks(near_run, near_sighted):
     assert near_sighted["scores"]["locality"]["value"] == pytest.approx(1)
-    near_is = {"right": 4, "middle": 2, "left": 0}
-    assert accuracies(near_sighted, "location") == pytest.approx({(at,): 1 if at == 4 else CHANCE for at in (0, 2, 4)})
-    for question, nearest in near_is.items():
-        found = accuracies(near_sighted, "question-position", question=question)
-        assert found == pytest.approx({(at,): 1 if at == nearest else CHANCE for at in (0, 2, 4)})
+    right = tables_of(near_run, FEW_SHOT_PROBES)["location"].groupby(["question", "masks", "location"]).correct.mean()
+    asked = [("right", 0, 4), ("middle", 0, 2), ("left", 0, 0), ("right", 2, 4), ("right", 20, 4)]
+    for question, masks, nearest in asked:
+        found = right[question, masks].to_dict()
+        assert found == pytest.approx({at: 1 if at == nearest else CHANCE for at in (0, 2, 4)})
 
 
 def test_masks_and_fillers_change_nothing_of_it(near_sighted):
-    for masks in (2, 20):
-        found = accuracies(near_sighted, "location-masks", masks=masks)
-        assert found == pytest.approx({(at,): 1 if at == 4 else CHANCE for at in (0, 2, 4)})
     assert near_sighted["scores"]["mask_tax"]["value"] in (0, None)
     assert len(set(accuracies(near_sighted, "mask-count").values())) == 1
     assert len(set(accuracies(near_sighted, "filler").values())) == 1
@@ -147,11 +144,10 @@ BY_FILLERS = many_fillers, lambda asked: asked["condition"]["fillers"] > MANY
 BY_DISTANCE = distant_rule, lambda asked: asked["condition"]["location"] != NEAREST[asked["condition"].get("question")]
 NEAREST = {None: 4, "right": 4, "middle": 2, "left": 0}
 FORMAT = {
-    **dict.fromkeys(("mask-count", "location-masks", "context-length", "contrast", "recall",
+    **dict.fromkeys(("mask-count", "context-length", "contrast", "recall",
                      "shots-masks", "points", "datasets"), BY_MASKS),
     "filler": BY_FILLERS,
     "location": BY_DISTANCE,
-    "question-position": BY_DISTANCE,
 }  # fmt: skip
 ASKED = with_parameters(
     replace(SMALL, points=4),
@@ -204,10 +200,8 @@ def test_a_change_of_format_is_no_change_of_content(probe, tmp_path):
     assert any(changes) == (
         bool(changes) and probe not in ("recall", "points")
     )  # these compare distances, at equal masks
-    if where is distant_rule and entries:
-        score = summary["scores"]["distance_nats"]
-        assert score["choice"]["value"] == pytest.approx(0, abs=1e-4)
-        assert score["allowed"]["value"] == pytest.approx(LOST, abs=1e-3)
+    if where is distant_rule:
+        assert summary["scores"]["distance_nats"]["value"] == pytest.approx(LOST, abs=1e-3)
 
 
 # Prose

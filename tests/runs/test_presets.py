@@ -54,7 +54,7 @@ def test_quick_keeps_its_numbers_and_gives_them_up_for_those_the_user_names():
 def test_the_papers_preset_is_the_papers_setting():
     assert (PAPER.preset, PAPER.relevant, PAPER.distractors, PAPER.points) == ("paper", (10,), 40, 1000)
     assert PAPER.tasks == tuple(task.name for task in TASKS) and len(PAPER.tasks) == 16
-    assert {"location", "question-position", "mask-count", "context-length", "filler", "steps", "location-masks",
+    assert {"location", "mask-count", "context-length", "filler", "steps",
             "attribution", "shots-masks"} <= set(PAPER.probes)  # fmt: skip
     assert not {"contrast", "natural-text", "nelbo"} & set(PAPER.probes)  # ours
     assert "attention" not in PAPER.parameters["attribution"]["of"]

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from helpers.asked_alone import small_model
-from helpers.known import CORE_PROBES, DECODED, LOCATIONS, SMALL, known_model, shipped_tokenizer, uniform
+from helpers.known import CORE_PROBES, DECODED, SMALL, known_model, shipped_tokenizer, uniform
 from helpers.same_records import assert_same_records, sampled_again
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES
@@ -224,25 +224,28 @@ def test_equal_prompts_are_asked_once(tmp_path):
     body = model._body
     model._body = lambda net, batch, layout: asked.append(len(batch.offsets) - 1) or body(net, batch, layout)
     folder = diagnose(model, SMALL, tmp_path)
-    repeated = 2 * SMALL.points * len(LOCATIONS) + SMALL.passages  # question right; nothing after a passage
+    repeated = SMALL.passages  # nothing after a passage
     assert sum(asked) - sampled_again(folder) == len(read_run(folder).records) - repeated
 
 
 def test_probes_with_the_same_prompts_are_asked_once_and_recorded_as_if_each_were_alone(tmp_path):
-    """Location, with its one mask, is question-position with the question right."""
+    """Two masks after mixed examples are asked by mask-count and context-length."""
     model = known_model(uniform)
     body, rows = model._body, []
     model._body = lambda net, batch, layout: rows.append(len(batch.offsets) - 1) or body(net, batch, layout)
+    settings = SMALL.changed("context-length", distractors=(SMALL.distractors,)).changed(
+        "mask-count", mask_counts=(2, 5)
+    )
 
     def asked(*probes):
         rows.clear()
-        folder = diagnose(model, replace(SMALL, probes=probes), tmp_path / "-".join(probes))
+        folder = diagnose(model, replace(settings, probes=probes), tmp_path / "-".join(probes))
         return read_run(folder).records, sum(rows) - sampled_again(folder)
 
-    (first, first_rows), (second, second_rows) = asked("location"), asked("question-position")
-    both, both_rows = asked("location", "question-position")
+    (first, first_rows), (second, second_rows) = asked("mask-count"), asked("context-length")
+    both, both_rows = asked("mask-count", "context-length")
     assert both == first + second
-    assert (first_rows, second_rows) == (len(first), len(second)) and both_rows == second_rows
+    assert (first_rows, second_rows) == (len(first), len(second)) and both_rows == first_rows + second_rows // 2
 
 
 def test_no_prompt_of_a_run_is_in_two_units_that_are_asked_alike():

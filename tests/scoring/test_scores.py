@@ -12,7 +12,6 @@ from scipy import stats
 
 from helpers.records import manifest
 from maskwise.probes.library import mask_count as mask_probe
-from maskwise.probes.library.location import distance_nats, locality
 from maskwise.probes.library.mask_count import degradation, mask_nats, mask_tax
 from maskwise.probes.summary import entries, summarise
 from maskwise.records.folder import RunOnDisk
@@ -46,18 +45,6 @@ def test_formulas_by_hand():
     tax = 1 - np.mean([(a[k] - c) / (a[2] - c) for k in (5, 50, 200)])
     assert mask_tax(records)["value"] == pytest.approx(tax)
     assert degradation(records)["value"] == pytest.approx((0.95 - 0.40) / 0.95)
-    rights = {"right": {40: 90, 20: 33, 0: 50}, "left": {0: 80, 20: 33, 40: 70}, "middle": {0: 10, 20: 99, 40: 10}}
-    sides = [
-        r
-        for side, by_location in rights.items()
-        for at, right in by_location.items()
-        for r in counted("question-position", {"question": side, "location": at}, right, 100)
-    ]
-    assert locality(sides)["value"] == pytest.approx((0.9 - 0.5) / (0.9 - c))  # the question last, as below
-    last_only = [
-        r for at, right in ((0, 50), (20, 33), (40, 90)) for r in counted("location", {"location": at}, right, 100)
-    ]
-    assert locality(last_only)["value"] == pytest.approx((0.9 - 0.5) / (0.9 - c))
 
 
 def test_null_where_there_is_no_skill_or_nothing_was_measured():
@@ -66,15 +53,7 @@ def test_null_where_there_is_no_skill_or_nothing_was_measured():
     assert mask_tax(masks(k2=39, k50=30))["value"] is not None
     assert degradation(masks(k1=38, k2=30)) == unskilled
     assert mask_tax(masks(k1=90, k5=80)) == mask_tax(masks(k2=90)) == mask_tax([]) == null
-    assert locality([]) == degradation([]) == null
-    assert locality(counted("location", {"location": 0}, 9, 10)) == null
-    one_side_weak = [
-        r
-        for side, right in (("right", (90, 50)), ("left", (35, 30)))
-        for at, share in zip((40, 0) if side == "right" else (0, 40), right, strict=True)
-        for r in counted("question-position", {"question": side, "location": at}, share, 100)
-    ]
-    assert locality(one_side_weak)["value"] == pytest.approx((0.9 - 0.5) / (0.9 - 1 / 3))  # left does not count
+    assert degradation([]) == null
 
 
 @settings(max_examples=10)
@@ -211,14 +190,7 @@ def test_nats_lost_by_hand():
         for k, lost in nats.items()
     ]
     assert mask_nats(records)["value"] == pytest.approx(((0.7 - 0.5) + (1.5 - 0.5)) / 2)
-    sides = {("right", 0): 2.0, ("right", 40): 0.5, ("left", 0): 0.25, ("left", 40): 1.0, ("middle", 0): 9.0}
-    places = [
-        record("question-position", "t", point, {"question": side, "location": at}, True, nll=lost)
-        for (side, at), lost in sides.items()
-        for point in range(3)
-    ]
-    assert distance_nats(places)["value"] == pytest.approx(1.5)
-    assert mask_nats([r for r in records if r["condition"]["masks"] != 2]) == distance_nats([]) == null_score()
+    assert mask_nats([r for r in records if r["condition"]["masks"] != 2]) == null_score()
 
 
 def test_degradation_names_the_mask_counts_it_spans():

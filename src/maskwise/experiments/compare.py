@@ -38,7 +38,7 @@ from maskwise.scoring.intervals import accuracy_interval
 from maskwise.scoring.scores import Score, null_score
 from maskwise.support.errors import UserError
 
-PROBES = ("location", "mask-count", "location-masks", "steps", "recall", "nelbo")
+PROBES = ("location", "mask-count", "steps", "recall", "nelbo")
 SCORES = ("degradation", "mask_tax", "locality")
 OTHER_MOST = "the most masks are not as many in both"
 QUICK_POINTS, QUICK_MASKS = 7, (2, 20, 200)  # six probes share what the quick diagnosis spends on one
@@ -48,7 +48,7 @@ def compare_settings(preset: Settings, points: int | None, seed: int, chat: bool
     wanted = replace(preset, probes=PROBES, seed=seed, chat=chat)
     steps = preset.parameters[steps_probe.NAME]
     few = tuple(count for count in steps["random"] if count not in steps["confident"])
-    wanted = wanted.changed(steps_probe.NAME, random=few, confident=())
+    wanted = wanted.changed("location", places=("right",)).changed(steps_probe.NAME, random=few, confident=())
     if preset.preset == "quick":
         wanted = replace(wanted, points=QUICK_POINTS).changed("mask-count", mask_counts=QUICK_MASKS, among=None)
     return wanted if points is None else replace(wanted, points=points, passages=points)

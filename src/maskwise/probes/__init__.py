@@ -15,13 +15,11 @@ from maskwise.records.record import RecordFields
 # In the order in which they are asked, listed and shown.
 _FILES = (
     "location",
-    "question_position",
     "recall",
     "mask_count",
     "block_offset",
     "filler",
     "context_length",
-    "location_masks",
     "contrast",
     "natural_text",
     "attribution",

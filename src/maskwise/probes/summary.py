@@ -111,7 +111,7 @@ def over_selected(
     scores: dict[str, Score], room: Room, by_probe: ByProbe, probes: Sequence[Probe], autoregressive: bool
 ) -> dict[str, Score]:
     """The scores of a run with --select-tasks: those in shares of the few-shot probes rest on the tasks with room."""
-    asked = {probe.name: by_probe[probe.name] for probe in probes if probe.variants and by_probe.get(probe.name)}
+    asked = {probe.name: by_probe[probe.name] for probe in probes if few_shot(probe) and by_probe.get(probe.name)}
     kept = scores_of({name: with_room(records, room) for name, records in asked.items()}, probes, autoregressive)
     rested = {
         name: resting_on(kept[name], room)
@@ -119,6 +119,10 @@ def over_selected(
         if rule.unit == "share" and any(probe.name in asked for probe in giving) and kept[name].why != NO_MASKS
     }
     return {**scores, **rested}
+
+
+def few_shot(probe: Probe) -> bool:
+    return probe.variants is not None or (probe.measured is not None and "relevant" in (probe.condition or ()))
 
 
 def scores_shown(summary: Summary, probes: Sequence[Probe]) -> list[ScoreRule]:

@@ -54,6 +54,7 @@ class _Columns:
 
     def __init__(self, probe: str, condition: Condition) -> None:
         self.probe, self.condition = probe, condition
+        self.written: set[str] = set()  # the probes of its lines, of which several became this one
         self.lines, self.points, self.masks, self.tasks = array("q"), array("q"), array("q"), array("i")
         self.correct = bytearray()
         self.numbers: dict[str, array] = {}
@@ -166,6 +167,7 @@ class _Reader:
         identity = probe, _identity(condition)
         if identity not in self.columns:
             self.columns[identity] = _Columns(probe, condition)
+        self.columns[identity].written.add(line.probe)
         return self.columns[identity]
 
     def _evidence(
@@ -194,13 +196,17 @@ class _Reader:
             raise self._refused(number, f"{place}: {what}") from None
 
     def finished(self) -> StoredRun:
-        """The records read; those that came again are dropped, and refused where they differ."""
+        """The records read; those that came again are dropped, and refused where they differ: two earlier probes that
+        became one may have asked the same in two batches."""
         tasks = list(self.tasks)
-        stored = [self._unique(columns.stored(self.model, tasks)) for columns in self.columns.values()]
+        stored = [
+            self._unique(columns.stored(self.model, tasks), len(columns.written) > 1)
+            for columns in self.columns.values()
+        ]
         groups = [Group(one.probe, one.condition, one) for one in stored]
         return StoredRun(groups, [one.lines for one in stored])
 
-    def _unique(self, records: StoredRecords) -> StoredRecords:
+    def _unique(self, records: StoredRecords, may_differ: bool) -> StoredRecords:
         again: list[int] = []
         for rows in records.rows().values():
             points, first = np.unique(records.points[rows], return_index=True)
@@ -208,7 +214,7 @@ class _Reader:
                 continue
             firsts = dict(zip(points.tolist(), rows[first].tolist(), strict=True))
             for row in np.setdiff1d(rows, rows[first]).tolist():
-                if records[row] != records[firsts[int(records.points[row])]]:
+                if not may_differ and records[row] != records[firsts[int(records.points[row])]]:
                     raise self._refused(int(records.lines[row]), "its question was answered before, in another way")
                 again.append(row)
         return records.without(again) if again else records
@@ -228,7 +234,7 @@ def _decoder(kind: type[ProbeFields]) -> msgspec.json.Decoder[Any]:
 
 def _identity(condition: Condition) -> tuple[Any, ...]:
     """Equal for equal conditions alone: 1, 1.0 and true are equal to Python."""
-    return (*condition.items(), *map(type, condition.values()))
+    return tuple((name, value, type(value)) for name, value in sorted(condition.items()))
 
 
 def _short(value: str) -> str:

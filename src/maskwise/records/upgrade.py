@@ -19,6 +19,8 @@ MERGED = {  # {earlier probe: today's}
     "labelled-text": "datasets",
     "unmasking": "steps",
     "few-steps": "steps",
+    "question-position": "location",
+    "location-masks": "location",
 }
 ADDED: dict[str, Condition] = {
     "attribution": {"of": "examples"},
@@ -26,6 +28,9 @@ ADDED: dict[str, Condition] = {
     "attention": {"of": "attention"},
     "unmasking": {"steps": 40},
     "few-steps": {"order": "random"},
+    "location": {"question": "right", "masks": 0},
+    "question-position": {"masks": 0},
+    "location-masks": {"question": "right"},
 }
 Parameters = Mapping[str, Any]
 PARAMETERS: dict[str, Callable[[Parameters], Parameters]] = {
@@ -36,6 +41,9 @@ PARAMETERS: dict[str, Callable[[Parameters], Parameters]] = {
         without(own, "steps") | {"random": [own.get("steps", 40)], "confident": [own.get("steps", 40)]}
     ),
     "few-steps": lambda own: without(own, "steps") | {"random": own.get("steps", []), "confident": []},
+    "location": lambda own: {"places": ["right"], "mask_counts": [], **own},
+    "question-position": lambda own: {"mask_counts": [], **own},
+    "location-masks": lambda own: {"places": ["right"], **own},
 }
 
 

@@ -21,7 +21,6 @@ from maskwise.report.figures.curves import Curve, Mark, Panel, apart, covered_by
 from maskwise.report.figures.drawing import CURVES, DASHES, MARKERS, VARIABLES, drawing_style, inline, pretty
 from maskwise.report.figures.panels import COVERED, how_to_read, panels
 from maskwise.report.readings import Asked, Reading
-from maskwise.report.sections import sections_for
 
 
 def entry(accuracy: float, masks: int = 1, /, **condition: Any) -> Entry:
@@ -44,25 +43,6 @@ def section(probe: str) -> Any:
     return next(one for one in PROBES if one.name == probe).sections[0]
 
 
-def test_one_model_has_a_curve_per_series() -> None:
-    one = reading(
-        "m",
-        location_masks=[entry(0.5, 50, location=at, masks=50) for at in (40, 0)] + [entry(0.9, 2, location=0, masks=2)],
-    )
-    (panel,) = panels(section("location-masks"), [one])
-    assert [curve.name for curve in panel.curves] == ["2 masks", "50 masks"]
-    assert panel.curves[1].x == (0, 40) and panel.curves[1].y == (0.5, 0.5)
-    assert panel.chance == pytest.approx(1 / 3)
-
-
-def test_several_models_have_a_panel_per_series_and_keep_their_colours() -> None:
-    first = reading("first", location=[entry(0.5, location=0)])
-    second = reading("second", question_position=[entry(0.7, location=0, question=q) for q in ("right", "left")])
-    drawn = panels(section("question-position"), [first, second])
-    assert [panel.title for panel in drawn] == ["question first", "question last"]
-    assert [(curve.name, curve.style) for panel in drawn for curve in panel.curves] == [("second", 1), ("second", 1)]
-
-
 def test_the_filler_control_is_drawn_with_the_masks() -> None:
     one = reading("m", mask_count=[entry(0.8, 2, masks=2)], filler=[entry(0.7, fillers=100, filler=".")])
     (panel,) = panels(section("filler"), [one])
@@ -70,19 +50,6 @@ def test_the_filler_control_is_drawn_with_the_masks() -> None:
         ("masks", (2,), (0.8,)),
         ("full stops", (100,), (0.7,)),
     ]
-
-
-def test_a_probe_the_page_does_not_know_is_still_drawn() -> None:
-    unknown = [entry(0.5 + step / 10, 20, steps=step, order=order) for step in (1, 2) for order in ("random", "best")]
-    one = reading("m", brand_new=unknown, location=[entry(0.5, location=0)])
-    (_, known), (_, plain) = sections_for([one])
-    assert known.title == "Does it matter where the examples stand?" and plain.title == "Brand new"
-    (panel,) = panels(plain, [one])
-    assert panel.x_label == "steps"
-    assert {(curve.name, curve.x, curve.y) for curve in panel.curves} == {
-        ("order random", (1, 2), (0.6, 0.7)),
-        ("order best", (1, 2), (0.6, 0.7)),
-    }
 
 
 def test_the_drawing_holds_the_numbers() -> None:

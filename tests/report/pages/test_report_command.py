@@ -86,7 +86,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 
 def test_records_without_what_their_probe_measures_are_one_line(tmp_path: Path) -> None:
-    strange = [("order", {"masks": 3}, 3, [1, 1, 1, 1]), ("location", {"masks": 3}, 3, [1, 1, 1, 1])]
+    strange = [("order", {"masks": 3}, 3, [1, 1, 1, 1]), ("mask-count", {"location": 3}, 3, [1, 1, 1, 1])]
     for number, asked in enumerate(strange):
         folder = write_run(tmp_path / str(number), [asked])
         result = CliRunner().invoke(app, ["report", str(folder)])

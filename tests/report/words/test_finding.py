@@ -7,9 +7,8 @@ import pytest
 from helpers.report_runs import AUTOREGRESSIVE, DIFFUSION, KNOWN, mask_probes, position_probes, write_run
 from maskwise.report.figures.curves import Mark
 from maskwise.report.readings import read_all
-from maskwise.report.sections import sections_for
 from maskwise.report.words.both_ends import Judgement
-from maskwise.report.words.effects import effects_of, headings, judged_effects
+from maskwise.report.words.effects import effects_of
 from maskwise.report.words.finding import finding, largest_effect
 from maskwise.scoring.scores import score
 
@@ -20,54 +19,6 @@ SAME = [8, 9, 7, 8]
 def found(tmp_path: Path, *runs: tuple) -> object:
     folders = [write_run(tmp_path / str(number), asked, model) for number, (asked, model) in enumerate(runs)]
     return finding(read_all(folders))
-
-
-def test_the_largest_effect_leads_whichever_it_is(tmp_path: Path) -> None:
-    masks = position_probes(SAME, SAME) + mask_probes(SAME, [5, 6, 4, 5])
-    sentence = found(tmp_path / "masks", (masks, DIFFUSION)).sentence
-    assert sentence.startswith(
-        "tiny-llada loses 30.0\u00a0points of accuracy with 100 masks instead of 2, from 80\u00a0% to "
-        "50\u00a0% (95\u00a0% interval "
-    )
-    far = position_probes([9, 10, 8, 9], [4, 5, 3, 4]) + mask_probes(SAME, [6, 7, 5, 6])
-    assert found(tmp_path / "far", (far, DIFFUSION)).sentence.startswith(
-        "tiny-llada loses 50.0\u00a0points of accuracy with the examples moved away from the question (0 instead"
-    )
-    stops = [*mask_probes(SAME, SAME)[:-1], ("filler", {"filler": ".", "fillers": 100}, 1, [0] * 4)]
-    assert found(tmp_path / "stops", (stops, DIFFUSION)).sentence.startswith(
-        "tiny-llada loses 80.0\u00a0points of accuracy with 100 full stops after the closed answer"
-    )
-    nothing = found(tmp_path / "none", (position_probes(SAME, SAME) + mask_probes(SAME, SAME), DIFFUSION))
-    assert nothing.sentence.startswith(
-        "No significant change was detected in tiny-llada: its accuracy changes by at most"
-    )
-    assert not any(number.detected for number in nothing.numbers)
-
-
-def test_a_heading_looks_at_every_place_where_two_curves_are_compared(tmp_path: Path) -> None:
-    """Masks cost nothing in a short prompt and much in a long one: the heading does not speak for the first alone."""
-    asked = [
-        ("context-length", {"distractors": distractors, "masks": masks}, 2, right)
-        for distractors, costly in ((0, SAME), (10, [6, 7, 5, 6]), (30, [2, 3, 1, 2]))
-        for masks, right in (("2 masks", SAME), ("20% masks", costly))
-    ]
-    reading = read_all([write_run(tmp_path / "run", asked, DIFFUSION)])[0]
-    sections = sections_for([reading])
-    (effects,) = judged_effects(sections, reading)
-    assert [effect.points for effect in effects] == [0.0, -20.0, -60.0]
-    assert headings(sections, [reading])[0].endswith("with 20% masks instead of 2 masks (at 30 distractors)")
-
-
-def test_three_numbers_have_intervals_and_say_where_nothing_was_detected(tmp_path: Path) -> None:
-    text = found(tmp_path, (KNOWN, DIFFUSION))
-    assert len(text.numbers) == 3 and "of 4 changes" in text.note
-    masks = next(number for number in text.numbers if "masks instead of 2" in number.what)
-    assert masks.detected and masks.value == "−30.0\u00a0points"
-    assert masks.interval == "95\u00a0% interval −45.2 to −16.2"
-    stops = next(number for number in text.numbers if "full stops" in number.what)
-    assert not stops.detected and stops.interval.startswith(
-        "nothing detected: at most 7.2\u00a0points (95\u00a0% interval"
-    )
 
 
 def test_a_run_that_is_too_small_says_so(tmp_path: Path) -> None:
@@ -235,10 +186,3 @@ def test_a_model_without_masks_next_to_one_with_them_is_not_the_finding(tmp_path
         text = found(tmp_path / str(number), *order)
         assert text.sentence.startswith("tiny-llada+distracted (planted) loses 30.0")
         assert [curve.name for curve in text.panel.curves] == ["tiny-llada+distracted (planted)"]
-
-
-def test_without_mask_counts_the_chart_is_that_of_the_largest_effect(tmp_path: Path) -> None:
-    text = found(tmp_path, (position_probes([9] * 4, [6] * 4)[:2], DIFFUSION))
-    assert text.panel.curves[0].y == pytest.approx((0.6, 0.9)) and "examples moved away" in text.sentence
-    two = position_probes([9] * 4, [6] * 4), DIFFUSION
-    assert found(tmp_path / "two", two, two).panel is None

@@ -1,161 +1,163 @@
-"""location: the relevant examples stand in one block that is moved among the distractors; the question comes last.
+"""Distance: is an example used wherever it stands?
 
-Paper probe 1 (Piskorz et al., arXiv 2511.21338), format A. Condition: {"location": 20}, the distractors before the
-block. The scores `locality` and `distance_nats` are defined here, for the question last (right) only;
-`question-position` gives them too, from its points with the question last.
+    near            d d d d R R Q ?
+    far             R R d d d d Q ?
+    question first  Q ? R R d d d d
+    far, 200 masks  R R d d d d Q ? _ _ _ _ _
+
+The examples that show the rule stand in one block among examples of another rule, and the block is moved. Where the
+question comes last, a line that climbs to the right means that near examples are used more than distant ones; a level
+line means that distance does not matter. If the line of the question that comes first falls where the other climbs,
+the distance to the mask counts; if both climb, the distance to the end of the prompt does. With masks behind the
+question, lines that keep their shape but sink mean that masks cost the same at every distance.
+Locality: (a_near - a_far) / (a_near - 1/3), the share of the skill lost with the examples far from the question, which
+is last. Masks 0: only the answer's letter is masked, and the text after it is visible (format A); else the prompt ends
+in so many masks, of which the first is the answer (format B).
+
+The paper (arXiv 2511.21338, probes 1, 2 and 8): diffusion models (LLaDA, Dream): the further the examples are from the
+question, the lower the accuracy, steadily; best near the mask wherever that is. Autoregressive models (Llama 3, Qwen
+2.5): a U, best at both ends of the prompt. Masks flatten the line mostly by lowering it, most of all near the question.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
+from maskwise.probes.blocks import sees_past_the_question, visible_counts
 from maskwise.probes.examples import FEW_SHOT
-from maskwise.probes.probe import Probe, ScoreRule, Sentences, Setup, Variant
-from maskwise.probes.section import Point, Section, Shown, curve
-from maskwise.records.groups import conditions_of, groups_of
-from maskwise.records.record import Condition, Record
-from maskwise.scoring.claims import Claim, contrast_claim
-from maskwise.scoring.contrasts import weights_of
-from maskwise.scoring.numbers import percent
-from maskwise.scoring.scores import Score, nats_score, null_score, skill_lost, tables
+from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Setup
+from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
+from maskwise.scoring.scores import share_of_skill
 from maskwise.support.typed import Count
+from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.prompts import Prompt
 
-NAME, BOTH_SIDES = "location", "question-position"
-LOCATIONS = {"locations": (0, 10, 20, 30, 40)}
-QUICK_LOCATIONS = {"locations": (0, 15)}
-NEARER_TO_THE_RIGHT = "Distracting examples before the block (further right: nearer the question)"
-
-
-def variants(setup: Setup) -> list[Variant]:
-    return [Variant(NAME, {"location": at}, location=at) for at in setup.own["locations"]]
+NAME, LAST = "location", "right"
+PLACES = {"left": "first", "middle": "in the middle", LAST: "last"}  # of the question
 
 
-def nearest(condition: Condition, conditions: Sequence[Condition]) -> Condition:
-    """The baseline: the examples nearest to the question, which stands in the same place."""
-    return nearest_first([c for c in conditions if c.get("question") == condition.get("question")])[0]
+def ask(
+    setup: Setup,
+    locations: tuple[int, ...] = (0, 10, 20, 30, 40),
+    places: tuple[str, ...] = (LAST, "middle", "left"),
+    mask_counts: tuple[int, ...] = (2, 50, 100, 200),
+) -> Iterator[Questions]:
+    """locations: distractors before the block. Other places of the question: with one number of examples only."""
+    model = setup.model
+    if not sees_past_the_question(setup) and set(places) - {LAST}:
+        setup.note(f"{NAME}: this model sees nothing behind the question, so the question is always last")
+        places = (LAST,)
+    counts = () if model.causal else visible_counts(setup, NAME, mask_counts)
+    for source in few_shot(setup):
+        main = source.relevant == setup.settings.main_relevant
+        asked = [(place, 0) for place in places if place == LAST or main] + [(LAST, masks) for masks in counts]
+        conditions = [{"question": place, "location": at, "masks": masks} for place, masks in asked for at in locations]
+
+        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
+            encoded = source.encoded(point, location=condition["location"], place=condition["question"])
+            masks = condition["masks"]
+            return ended(setup.asker, encoded, masks) if masks else ended(setup.asker, encoded, 1, format="A")
+
+        yield Questions(source, with_relevant(source, conditions), prompt, source.answer)
 
 
-def nearest_first(conditions: Sequence[Condition]) -> list[Condition]:
-    """Conditions with one question position, by the distance of their block from the question."""
-    places = [int(c["location"]) for c in conditions]
-    sides = {"left": min(places), "middle": (min(places) + max(places)) / 2}
-    asked_at = sides.get(str(conditions[0].get("question")), max(places))
-    return sorted(conditions, key=lambda c: abs(int(c["location"]) - asked_at))
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    return [*of_distance(table), *of_places(table), *of_masks(table)]
 
 
-def locality(records: Sequence[Record]) -> Score:
-    """(a_near - a_far) / (a_near - chance) with the question last.
-
-    a_near and a_far are the accuracies with the block nearest to and farthest from the question.
-    """
-    ends = near_and_far_conditions(records)
-    return skill_lost(tables(records, ends)) if ends else null_score()
-
-
-def distance_nats(records: Sequence[Record]) -> Score:
-    """NLL_far - NLL_near of the right answer with the question last."""
-    ends = near_and_far_conditions(records)
-    return nats_score(records, ends, [-1.0, 1.0]) if ends else null_score()
-
-
-def near_and_far_conditions(records: Sequence[Record]) -> list[Condition]:
-    """With the question last: the condition with the block nearest to it and the one farthest from it; else empty."""
-    last = [c for c in conditions_of(records) if c.get("question", "right") == "right"]
-    return nearest_first(last)[:: len(last) - 1] if len(last) > 1 else []
-
-
-def claims(records: Sequence[Record]) -> list[Claim]:
-    """Diffusion models: accuracy falls with the distance of the examples from the question.
-
-    Measured: the fall from the nearest place to the farthest along the straight line fitted to all places, above zero.
-    """
-    conditions = conditions_of(records)
-    has_masks = any(group.column("masks").any() for group in groups_of(records))  # not so of an autoregressive model
-    if len(conditions) < 2 or not has_masks:
+def of_distance(table: Table) -> list[Estimate]:
+    """With the question last."""
+    last = table[(table.question == LAST) & (table.masks == 0)]
+    right, nats = wide(last, "location"), wide(last, "location", "nll")
+    if right.shape[1] < 2:
         return []
-    claim = "accuracy falls with the distance of the examples"
-    measure = "fitted fall from the nearest place to the farthest"
-    return [contrast_claim("distance-costs", claim, measure, records, weights_of(NAME, fall(conditions)))]
+    near, *_, far = nearest_first(right, LAST)
+    found = [
+        change("change of accuracy with the examples far instead of near", right[far], right[near]),
+        share("accuracy with the examples near", right[near]),
+        share("accuracy with the examples far", right[far]),
+        ratio("locality", right[[near, far]], lambda a: share_of_skill(a[:, 0] - a[:, 1], a[:, 0] - CHANCE)),
+        mean("nats lost to distance", nats[far] - nats[near]),
+    ]
+    weights = fitted(right.columns)
+    most = float(np.abs(weights).sum() / 2)
+    claim = "below" if last.masks_seen.any() else ""  # the paper's, of diffusion models
+    name = "fitted change from the nearest place to the farthest"
+    return [*found, mean(name, right @ weights, POINTS, (-most, most), claim=claim)]
 
 
-def fall(conditions: Sequence[Condition]) -> list[tuple[Condition, float]]:
-    """Weights of each condition in the fall of the fitted line from the nearest place to the farthest."""
-    by_distance = nearest_first(conditions)
-    nearest_at = int(by_distance[0]["location"])
-    distances = np.array([abs(int(c["location"]) - nearest_at) for c in by_distance], dtype=float)
+def fitted(places: Any) -> np.ndarray:
+    """The weight of each place in the change along the fitted line, from the last place to the first."""
+    distances = np.asarray(places, dtype=float)
     centred = distances - distances.mean()
-    weights = -centred / (centred**2).sum() * np.ptp(distances)
-    return list(zip(by_distance, weights.tolist(), strict=True))
+    return -centred / (centred**2).sum() * np.ptp(distances)
 
 
-def _seen(shown: Shown) -> str:
-    """Accuracy with the examples nearest to and farthest from the question, which is last."""
-    both = [entry for entry in shown.entries(BOTH_SIDES) if entry.condition["question"] == "right"]
-    last = sorted(both or shown.entries(NAME), key=lambda entry: entry.condition["location"])
-    right = [entry.accuracy for entry in last if entry.accuracy is not None]
-    near, far = right[-1], right[0]
-    return f"{percent(near)} of its answers are right with the examples near the question, {percent(far)} with them far"
+def of_places(table: Table) -> list[Estimate]:
+    """For each place of the question: whether the examples are used best next to it."""
+    alone = table[table.masks == 0]
+    found = []
+    for place in [one for one in PLACES if (alone.question == one).any()]:
+        right = wide(alone[alone.question == place], "location")
+        if right.shape[1] > 1:
+            nearest, *further = nearest_first(right, place)
+            name = f"question {PLACES[place]}: accuracy with the examples nearest less the mean of the other places"
+            gained = right[nearest] - right[further].mean(axis=1)
+            found.append(mean(name, gained, POINTS, (-1.0, 1.0), claim="above"))
+    return found if alone.question.nunique() > 1 else []
 
 
-LOCALITY = ScoreRule(
-    name="locality",
-    title="Locality",
-    meaning="share of its skill above guessing lost when the examples stand far from the question, which is last",
-    formula=locality,
-    sentences=Sentences(
-        topic="Context locality",
-        claims={
-            1: "It uses near context more than distant context.",
-            0: "No difference between near and distant context was detected.",
-            -1: "It uses distant context more than near context.",
-        },
-        change=("moving the examples away", "costs", "raises"),
-        seen=_seen,
-        takes="It takes the examples at two places, near to and far from the question.",
-    ),
-)
-DISTANCE_NATS = ScoreRule(
-    name="distance_nats",
-    title="Nats lost to distance",
-    meaning="rise of the right answer's negative log-likelihood when the examples stand far from the question",
-    formula=distance_nats,
-    unit="nats",
-)
+def of_masks(table: Table) -> list[Estimate]:
+    right = wide(table[table.masks > 0], ["masks", "location"])
+    counts, places = (sorted({key[level] for key in right}) for level in (0, 1))
+    if len(counts) < 2 or len(places) < 2:
+        return []
+    lost = right[counts[-1]] - right[counts[0]]
+    name = f"change of accuracy with {counts[-1]} masks instead of {counts[0]}"
+    least = mean(f"{name}, mean over places", lost.mean(axis=1), POINTS, (-1.0, 1.0), claim="below")
+    near = lost[places[-1]] - lost[places[0]]
+    return [least, mean(f"{name}, near less far", near, POINTS, (-2.0, 2.0), claim="below")]
 
 
-def moved_away(point: Point, base: Point) -> str:
-    places = f"{point.x:g} instead of {base.x:g} distractors before them"
-    return f"with the examples moved away from the question ({places}{f', {point.series}' if point.series else ''})"
+def nearest_first(places: Any, question: str) -> list[int]:
+    """Locations by their distance from the question."""
+    asked = sorted(places)
+    at = {"left": asked[0], "middle": (asked[0] + asked[-1]) / 2, LAST: asked[-1]}[question]
+    return sorted(asked, key=lambda place: abs(place - at))
 
 
+def by_place(table: Table, others: Tables) -> Table:
+    alone = table[table.masks == 0]
+    nearest = {place: nearest_first(own.location.unique(), place)[0] for place, own in alone.groupby("question")}
+    return curve(
+        alone, ["question", "location"], {"correct": SHARE}, lambda one: {"location": nearest[one["question"]]}
+    )
+
+
+def by_masks(table: Table, others: Tables) -> Table:
+    more = table[table.masks > 0]
+    return curve(more, ["masks", "location"], {"correct": SHARE}, {"masks": more.masks.min()})
+
+
+DISTRACTORS = "Distracting examples before the relevant ones"
 PROBE = Probe(
-    name=NAME,
-    group="context",
-    about="the relevant examples moved away from the question",
-    condition=FEW_SHOT | {"location": Count},
-    presets=("default", "full", "paper"),
-    variants=variants,
-    each_number=True,
-    parameters=LOCATIONS,
-    quick=QUICK_LOCATIONS,
-    baseline=nearest,
-    scores=(LOCALITY, DISTANCE_NATS),
-    claims=claims,
-    sections=(
-        Section(
-            title="Does it matter where the examples stand?",
-            question="The examples that show the rule stand in one block among examples of another rule, and the "
-            "question comes last. The block is moved from the start of the prompt to right before the question. Is it "
-            "still used?",
-            paper="Diffusion models (LLaDA, Dream): the further the examples are from the question, the lower the "
-            "accuracy, steadily. Autoregressive models (Llama 3, Qwen 2.5): a U, best at both ends of the prompt.",
-            how_to_read="A line that climbs to the right means it favours what is near the question; a level line "
-            "means distance does not matter. On the dotted line it might as well guess.",
-            x_label=NEARER_TO_THE_RIGHT,
-            at="location {}",
-            points=curve(NAME, "location"),
-            claims=("distance-costs",),
-            effect=moved_away,
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[
+        Figure(
+            by_place, "location", DISTRACTORS, title="By the place of the question", series="question", guessing=CHANCE
         ),
-    ),
+        Figure(
+            by_masks, "location", DISTRACTORS, series="masks", title="With masks behind the question", guessing=CHANCE
+        ),
+    ],
+    condition=FEW_SHOT | {"question": str, "location": Count, "masks": Count},
+    presets=("default", "full", "paper"),
+    sizes={"quick": {"locations": (0, 15), "places": (LAST, "left"), "mask_counts": (2, 20, 200)}},
 )

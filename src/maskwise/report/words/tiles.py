@@ -69,6 +69,8 @@ def _conditions_behind(score: str, reading: Reading) -> dict[str, list[str]]:
     if reading.score(score).value is None:
         return {}
     run = [probe.name for probe in probes_giving(score, reading.probes) if reading.entries(probe.name)]
+    if not run:  # its probe is of the new kind
+        return {}
     conditions = [entry.condition for entry in reading.entries(run[-1])]
     names = [name for name in dict.fromkeys(name for one in conditions for name in one) if name != RELEVANT]
     words: dict[Any, str] = {None: "none", **reading.probe(run[-1]).condition_words}
