@@ -18,10 +18,11 @@ import maskwise as mw
 from helpers.known import shipped_tokenizer
 from helpers.outputs import problem_of_output
 from helpers.tiny import tiny_sdar
-from maskwise.advise import EMBEDDED, Advice, _listed, _named, _usual
+from maskwise.advise import EMBEDDED, Advice, _named, _usual
 from maskwise.cli import app
 from maskwise.cli.decoding import decoding_options
 from maskwise.cli.outputs import OUTPUTS
+from maskwise.decoding.known_names import listed_options
 from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
 from maskwise.support.errors import UserError
 from maskwise.tasks.checkable import measured_by
@@ -197,8 +198,8 @@ def test_on_the_phantom_a_growing_canvas_is_certain(tmp_path):
 
 
 def test_settings_are_options_of_generate_named_by_what_differs():
-    options = _listed("steps=6 steps=2 canvas=growing,block=8,rule=threshold,tau=0.9 cache=dual,block=8", 64)
-    assert options == _listed(
+    options = listed_options("steps=6 steps=2 canvas=growing,block=8,rule=threshold,tau=0.9 cache=dual,block=8", 64)
+    assert options == listed_options(
         [
             {"steps": 6},
             {"steps": 2},
@@ -213,14 +214,14 @@ def test_settings_are_options_of_generate_named_by_what_differs():
         "block 8, threshold, growing canvas, tau 0.9",
         "block 8, dual cache",
     ]
-    assert list(_named(_listed([{}, {"steps": 2}], 64))) == ["defaults", "2 steps"]
-    assert _listed("max-new-tokens=16,steps=4", 64) == [DecodingOptions(16, steps=4)]
+    assert list(_named(listed_options([{}, {"steps": 2}], 64))) == ["defaults", "2 steps"]
+    assert listed_options("max-new-tokens=16,steps=4", 64) == [DecodingOptions(16, steps=4)]
 
 
 @pytest.mark.parametrize("written", [EMBEDDED, "usual"])
 def test_the_command_line_and_python_give_the_same_options(written, model):
     command = typer.main.get_command(app).commands["generate"]
-    options = _listed(_usual(128, model) if written == "usual" else written, 128)
+    options = listed_options(_usual(128, model) if written == "usual" else written, 128)
     assert len(_named(options)) == len(options) >= 5 and options[0].blocks == 1
     for one in [*options, DecodingOptions(64, early_stop=True, end_ids=(382, 7))]:
         assert DecodingOptions(**one.given) == one
@@ -235,7 +236,7 @@ def test_the_command_line_and_python_give_the_same_options(written, model):
 def test_a_block_diffusion_model_is_asked_over_its_blocks(tmp_path):
     tokenizer = shipped_tokenizer()
     model = tiny_sdar(tokenizer=tokenizer, vocab=len(tokenizer), mask_token_id=tokenizer.mask_token_id)
-    usual = [one.block for one in _listed(_usual(8, model), 8)]
+    usual = [one.block for one in listed_options(_usual(8, model), 8)]
     assert set(usual) == {None, 2}
     found = mw.advise(model, KINDS, function=lambda text, answer: float(len(text)), out=tmp_path, max_new_tokens=8)
     assert found.confirmed and all(row.quality.unit == "" for row in found.confirmed)

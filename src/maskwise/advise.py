@@ -8,11 +8,9 @@ The best is the cheapest that is shown to be non-inferior (certain): its paired 
 together in 95 % of runs (Bonferroni); tests/test_advise_guarantees.py simulates it.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -23,8 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import scipy
 from msgspec import Meta, to_builtins
 
-from maskwise.decoding.known_names import chosen_options
-from maskwise.decoding.options import OPTION_NAMES, DecodingOptions
+from maskwise.decoding.known_names import listed_options
+from maskwise.decoding.options import DecodingOptions
 from maskwise.records.folder import read_run, tables_of, write_into
 from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.records.record import RecordFields, struct_of
@@ -62,7 +60,7 @@ class ConfirmedSetting(Typed, frozen=True, kw_only=True):
     seconds: Annotated[float, Meta(description="of decoding per question")]
 
     def __str__(self) -> str:
-        return f"{self.setting}: {(self.change or self.quality).brief}; {self.passes:.3g} passes, {self.seconds:.2g} s"
+        return f"{self.setting}: {(self.change or self.quality).short}; {self.passes:.3g} passes, {self.seconds:.2g} s"
 
 
 class Advice(Typed, frozen=True, kw_only=True):
@@ -130,7 +128,7 @@ def advise(
     pairs = _questions(data, quality, seed)
     new = max_new_tokens or (EMBEDDED_TOKENS if data is None else 128)
     tried = EMBEDDED if settings is None and data is None else settings
-    options = [] if tried is None else _listed(tried, new)
+    options = [] if tried is None else listed_options(tried, new)
     asked = len(pairs) if questions is None else questions
     if not FEWEST <= asked <= len(pairs):
         raise UserError(f"{asked} of {len(pairs)} questions: give {FEWEST} or more, and no more than there are")
@@ -142,7 +140,7 @@ def advise(
     if isinstance(model, str | Path):
         opening["device"] = own_device(opening.get("device"))
     opened = opened_model(model, **opening)
-    options = [for_model(opened, one) for one in options or _listed(_usual(new, opened), new)]
+    options = [for_model(opened, one) for one in options or listed_options(_usual(new, opened), new)]
     if data is None:
         options = [replace(one, early_stop=True, end_ids=_brackets(opened)) for one in options]
     for one in options:
@@ -204,25 +202,6 @@ def _usual(new: int, model: "Model") -> str:
     blocks = [f"canvas={'blocks' if half else 'growing'},block={block},{pace}" for pace in paces if block]
     cached = [f"canvas=blocks,block={block},cache=dual,{paces[-1]}"] if block and model.family.canvas_cache else []
     return " ".join(paces + blocks + cached)
-
-
-def _plain(value: Any) -> Any:
-    """`0.9` -> 0.9; other texts stay."""
-    with suppress(ValueError):
-        return json.loads(value) if isinstance(value, str) else value
-    return value
-
-
-def _listed(settings: str | Sequence[Mapping[str, Any]], new: int) -> list[DecodingOptions]:
-    """`steps=6 canvas=growing,block=8`, or a list of such options."""
-    written = [dict(part.partition("=")[::2] for part in one.split(",")) for one in str(settings).split()]
-    usual = {name: getattr(DecodingOptions, name) for name in OPTION_NAMES} | {"max_new_tokens": new}
-    found = []
-    for given in written if isinstance(settings, str) else settings:
-        one = {name.replace("-", "_"): _plain(value) for name, value in given.items()}
-        own = usual | {name: value for name, value in one.items() if name in usual}
-        found.append(chosen_options(own, {name: value for name, value in one.items() if name not in usual}))
-    return found
 
 
 def _brackets(model: "Model") -> tuple[int, ...]:

@@ -51,7 +51,7 @@ def page(browser, address):
     opened.on("pageerror", lambda problem: problems.append(str(problem)))
     opened.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
     opened.goto(address)
-    opened.wait_for_selector("#probed .layers")
+    opened.wait_for_selector("#probed .bars")
     yield opened
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
     assert problems == [] and opened.evaluate("window.hit") is None
@@ -85,20 +85,17 @@ def open_question(page):
 
 def test_a_question_is_slid_typed_and_asked_of_a_second_model(page):
     wait_for_text(page, "#probed", "of the largest")  # the attribution is there
-    set_slider(page, "masks", 150)
-    wait_for_text(page, "#probed", "goes to the 150 masks after it")
-    choose(page, "Compare with", "tiny-llada+distracted (planted)")
-    page.wait_for_function("document.querySelectorAll('#probed .layers').length == 2")
+    page.wait_for_function("document.querySelectorAll('#probed .bars').length == 2")
     page.wait_for_function("document.querySelectorAll('#probed polyline[points*=\"200,\"]').length == 2")
     plot = page.locator("#probed .plot").bounding_box()
-    for place in (".now", ".dot.c0", ".dot.c1"):  # the mark is at 150 of 200
+    for place in (".dot.c0", ".dot.c1"):  # the mark is at 150 of 200
         box = page.locator(f"#probed {place}").bounding_box()
         assert abs(box["x"] + box["width"] / 2 - plot["x"] - 0.75 * plot["width"]) < 2
     open_question(page)
     page.locator("#context textarea").fill("The sky is blue.")
     page.locator("#question textarea").fill("The sky is")
     page.locator("#answer textarea, #answer input").first.fill(" blue")
-    wait_for_text(page, "#probed", "The right answer blue has a probability")
+    wait_for_text(page, "#probed", "The right answer blue has")
     page.locator("#question textarea").fill("")
     wait_for_text(page, "#probed", "the question is empty")
 
@@ -109,20 +106,15 @@ def test_the_first_visit_shows_the_question_before_a_model_answers(browser, addr
     opened.wait_for_function("getComputedStyle(document.querySelector('gradio-app'), '::before').content.includes('░')")
     opened.wait_for_selector("#probed .prompt")
     assert "Answer:[" in opened.locator("#probed .prompt").inner_text()
-    opened.wait_for_selector("#probed .layers")
+    opened.wait_for_selector("#probed .bars")
     assert opened.evaluate("getComputedStyle(document.querySelector('gradio-app'), '::before').content") == "none"
     opened.close()
 
 
-def test_a_prompt_is_decoded_by_two_strategies_step_by_step(page):
+def test_a_finished_example_is_there_and_played_pass_by_pass(page):
     page.get_by_role("tab", name="Decode").click()
-    wait_for_text(page, "#left", "Decode fills the 32 masks.")
-    page.get_by_role("button", name="Play").click()
-    toast(page, "Decode the prompt first.")
-    page.get_by_role("button", name="Decode").click()
     wait_for_text(page, "#left", "32 of 32 forward passes")
-    assert "20 of 20 forward passes, 32 of 32 tokens" in page.locator("#right").inner_text()
-    assert page.locator("#left .canvas").inner_text() == page.locator("#right .canvas").inner_text()
+    assert "32 of 32 tokens" in page.locator("#right").inner_text()
     set_slider(page, "step", 3)
     wait_for_text(page, "#left", "3 of 32 forward passes, 3 of 32 tokens")
     assert page.locator("#left .token.new").count() == 1 and page.locator("#left .mask").count() == 29
@@ -143,19 +135,15 @@ def test_results_are_above_the_fold_next_to_the_settings(page):
         assert box["x"] > settings["x"] + settings["width"] and box["y"] + box["height"] <= 900
 
 
-def test_a_strategy_has_its_own_sliders_and_a_wrong_setting_is_a_toast_that_keeps_the_results(page):
+def test_a_wrong_setting_is_a_toast_that_keeps_the_results(page):
     page.get_by_role("tab", name="Decode").click()
-    choose(page, "Second strategy", "klass")
-    page.get_by_label("number input for eps").wait_for()
-    page.get_by_label("number input for tau").fill("0.5")
-    page.get_by_label("number input for tau").press("Enter")
-    page.get_by_role("button", name="Decode").click()
-    wait_for_text(page, "#right", "klass, tau=0.5, eps=0.01")
-    page.get_by_role("button", name="Steps, block, canvas, cache").first.click()
-    page.get_by_label("growing").first.check()
+    wait_for_text(page, "#left", "32 of 32 forward passes")
+    settings = page.get_by_label("Settings").last
+    settings.fill("canvas=growing")
+    settings.press("Enter")
     page.get_by_role("button", name="Decode").click()
     toast(page, "canvas growing needs a block")
-    assert "klass, tau=0.5, eps=0.01" in page.locator("#right").inner_text()
+    assert "32 of 32 forward passes" in page.locator("#left").inner_text()
 
 
 def test_hostile_text_stays_text(page):
@@ -173,7 +161,7 @@ def test_hostile_text_stays_text(page):
 def test_a_narrow_screen_is_not_scrolled_sideways(page):
     page.set_viewport_size({"width": 390, "height": 844})
     choose(page, "Compare with", "tiny-dream")
-    page.wait_for_function("document.querySelectorAll('#probed .layers').length == 2")
+    page.wait_for_function("document.querySelectorAll('#probed .bars').length == 2")
     for tab in ("Probe", "Decode"):
         page.get_by_role("tab", name=tab).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,13 +1,13 @@
 """The studio's questions are those of `maskwise diagnose`, and what it tells of them is what the probes measure."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
 
 import maskwise as mw
 from helpers.tiny import tiny_llada2
-from maskwise.models.batch import Batch
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import ask
 from maskwise.runs.run_sample import chances_of
@@ -16,16 +16,16 @@ from maskwise.studio.probing import (
     MOST_DISTRACTORS,
     MOST_MASKS,
     MOST_RELEVANT,
-    NEAR,
     TASK_NAMES,
     ContextQuestion,
+    Side,
     attributed,
     build_prompt,
     draw_question,
     probe,
     right_answer_curve,
 )
-from maskwise.studio.views import Side, probed_view
+from maskwise.studio.views import probed_view
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import blocked, draw, draw_afresh, example_words
 from maskwise.tasks.prompts import encode_question, opened
@@ -39,8 +39,11 @@ def model():
 
 
 def drawn_ask(task="animal-largest", point=3, relevant=1, **more):
-    drawn = draw_question(task, point, relevant)
-    return ContextQuestion(drawn.context, drawn.question, drawn.answer, task, point, relevant, **more)
+    return ContextQuestion(*draw_question(task, point, relevant), task, point, relevant, **more)
+
+
+def asked_of(model, asked):
+    return probe(model, Side("one", asked))
 
 
 @pytest.mark.parametrize("relevant", [1, 10])
@@ -58,30 +61,17 @@ def test_a_drawn_question_is_the_one_that_diagnose_asks(model, relevant, share, 
 
 def test_the_answer_is_that_of_the_probes(model):
     asked = drawn_ask(distractors=4, masks=30)
-    found = attributed(probe(model, asked))
+    found = attributed(model, asked_of(model, asked))
     prompt = build_prompt(model, asked)
     (answer,) = ask(model, [prompt])
     assert found.prompt == prompt and prompt.masks == 31
-    assert found.answer.token == answer.token and found.answer.nll == pytest.approx(answer.nll, rel=1e-4)
+    assert found.shown.correct == (prompt.answer_id == answer.token)
     chances = chances_of(model, prompt)
     assert [p for _, p in found.shown["top"]] == pytest.approx(chances.topk(5).values.tolist(), abs=1e-5)
     assert found.shown["probability"] == pytest.approx(float(chances[prompt.answer_id]), abs=1e-5)
     assert found.shown["answer"] == asked.answer
     norms = embedding_gradients(model, [prompt])[1][0]
     torch.testing.assert_close(torch.tensor(found.shown["attribution"]), norms, atol=6e-4, rtol=0)
-
-
-def test_attention_shares_are_the_sums_over_the_models_own_weights(model):
-    found = probe(model, drawn_ask(distractors=2, masks=7))
-    prompt = found.prompt
-    layers = model.attention(Batch.pack([prompt.ids]), [[prompt.row]])
-    masks = [place for place, token in enumerate(prompt.ids) if token == model.mask_id and place != prompt.row]
-    assert len(masks) == 7
-    expected = [float(weights[0].mean(0)[masks].sum()) for weights in layers]
-    assert found.attention["masks"] == pytest.approx(expected, abs=1e-4)
-    for shares in zip(*found.attention.values(), strict=True):
-        assert sum(shares) == pytest.approx(1, abs=1e-3)
-    assert len(prompt.ids) > NEAR and min(found.attention["far"]) > 0
 
 
 def test_the_curve_has_the_right_answers_probability_for_each_number_of_masks(model):
@@ -113,16 +103,15 @@ def test_all_sliders_at_their_ends_stay_below_1200_tokens(name):
 
 
 def test_typed_text_is_asked_as_it_is(model):
-    found = probe(model, ContextQuestion("The sky is blue.", "The sky is", masks=3))
+    found = asked_of(model, ContextQuestion("The sky is blue.", "The sky is", masks=3))
     ids = tuple(model.tokenizer("The sky is blue.\n\nThe sky is")["input_ids"])
     assert found.prompt.ids == (*ids, *[model.mask_id] * 4) and found.prompt.row == len(ids)
-    assert found.shown["answer"] == "" and found.prompt.answer_id == found.answer.token
+    assert found.shown["answer"] == "" and found.shown.correct
 
 
 def test_an_autoregressive_model_reads_the_text_alone():
-    found = probe(mw.open("tiny-qwen"), drawn_ask(masks=50))
+    found = asked_of(mw.open("tiny-qwen"), drawn_ask(masks=50))
     assert found.prompt.masks == 0 and found.prompt.row == len(found.prompt.ids)
-    assert found.attention["masks"] == [0.0] * len(found.attention["masks"])
 
 
 @pytest.mark.parametrize(
@@ -146,17 +135,16 @@ def test_an_autoregressive_model_reads_the_text_alone():
 )
 def test_wrong_input_is_one_line_that_names_it(model, change, said):
     with pytest.raises(UserError, match=said):
-        probe(model, dataclasses.replace(drawn_ask(), **change))
+        asked_of(model, dataclasses.replace(drawn_ask(), **change))
 
 
 def test_a_block_diffusion_model_answers_at_a_blocks_start_and_masks_after_the_block_are_not_visible(model):
     over_blocks = tiny_llada2(tokenizer=model.tokenizer, vocab=2056, window=2048, mask_token_id=model.mask_id)
-    few, one_more, many = (attributed(probe(over_blocks, drawn_ask(masks=masks))) for masks in (7, 8, 20))
+    few, many = (attributed(over_blocks, asked_of(over_blocks, drawn_ask(masks=masks))) for masks in (7, 20))
     assert (few.prompt.start + few.prompt.row) % 8 == 0 and (few.visible, many.visible) == (8, 8)
     plain = ask(over_blocks, [many.prompt])[0]
-    assert few.answer.token == many.answer.token == plain.token
-    assert [few.answer.nll, many.answer.nll] == pytest.approx([plain.nll] * 2, abs=1e-4)
+    chance = math.exp(-plain.nll)
+    assert [few.shown.probability, many.shown.probability] == pytest.approx([chance] * 2, abs=1e-4)
     assert all(norm == 0 for norm in many.shown["attribution"][many.prompt.row + 8 :])
-    assert "not visible" not in probed_view([Side("few", few)])
-    assert "1 of them is not visible: it stands after its block." in probed_view([Side("one more", one_more)])
-    assert "13 of them are not visible: they stand after its block." in probed_view([Side("many", many)])
+    assert "after its block" not in probed_view([few])
+    assert "It does not see 13 of the masks: they stand after its block." in probed_view([many])

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maskwise.cli import app as command_line
-from maskwise.studio.serving import MOST_BODY, Guard, claim_port, serve
+from maskwise.studio.serving import MOST_BODY, Guard, claim_port
 from maskwise.support.errors import UserError
 
 HOST = "127.0.0.1:7860"
@@ -84,19 +84,6 @@ def test_a_port_in_use_is_one_line():
         assert address == "127.0.0.1"
         with pytest.raises(UserError, match=f"port {port} cannot be used"):
             claim_port(port)
-
-
-def test_a_first_model_that_cannot_be_opened_ends_the_studio_with_its_error():
-    pytest.importorskip("uvicorn", reason="no Gradio here: pip install .[studio]")
-
-    def open_first():
-        raise UserError("no weights in this folder")
-
-    async def behind(scope, receive, send):
-        raise AssertionError("no request was made")
-
-    with claim_port(0) as held, pytest.raises(UserError, match="no weights"):
-        serve(held, Guard(behind, held.getsockname()[1]), open_first)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ import torch
 
 import maskwise as mw
 from helpers.references import dense_logits
-from helpers.tiny import tiny_llada2
-from maskwise.decoding.options import DecodingOptions
 from maskwise.decoding.prompt_ids import text_ids
-from maskwise.studio.tracing import decoding_options, empty_trace, in_words, trace
+from maskwise.studio.tracing import trace
 from maskwise.support.errors import UserError
 
 PROMPT = "Once upon a time"
@@ -22,10 +20,10 @@ def model():
 
 
 def test_the_last_frame_is_what_generate_writes_and_each_token_names_its_step(model):
-    options = {"rule": "threshold", "parameters": {"tau": 0.3}}
-    found = trace(model, PROMPT, DecodingOptions(max_new_tokens=12, **options))
-    (expected,) = mw.generate(model, PROMPT, 12, chat=False, **options)
-    assert found.text == expected.text and found.forwards == expected.forwards == len(found.frames) - 1
+    found = trace(model, "one", PROMPT, "rule=threshold,tau=0.3", 12)
+    (expected,) = mw.generate(model, PROMPT, 12, chat=False, rule="threshold", tau=0.3)
+    assert (found.title, found.prompt) == ("one, rule=threshold,tau=0.3", PROMPT)
+    assert found.forwards == expected.forwards == len(found.frames) - 1
     assert [cell.step - 1 for cell in found.frames[-1]] == expected.order
     assert [cell.text for cell in found.frames[-1]] == [model.tokenizer.decode([token]) for token in expected.ids]
     for number, frame in enumerate(found.frames):
@@ -33,7 +31,7 @@ def test_the_last_frame_is_what_generate_writes_and_each_token_names_its_step(mo
 
 
 def test_confidence_is_the_probability_when_the_token_was_written(model):
-    found = trace(model, PROMPT, DecodingOptions(max_new_tokens=4))
+    found = trace(model, "", PROMPT, "rule=low-confidence", 4)
     ids = [*text_ids(model, PROMPT), *[model.mask_id] * 4]
     chances = dense_logits(model, ids).softmax(-1)[-4:]
     first = next(place for place, cell in enumerate(found.frames[1]) if cell.step)
@@ -43,74 +41,42 @@ def test_confidence_is_the_probability_when_the_token_was_written(model):
 
 
 @pytest.mark.parametrize(
-    ("canvas", "window", "cache", "seen"),
-    [("growing", None, "none", 4), ("window", 2, "prefix", 6), ("blocks", None, "dual", 8)],
+    ("settings", "seen"),
+    [("canvas=growing", 4), ("canvas=window,window=2,cache=prefix", 6), ("canvas=blocks,cache=dual", 8)],
 )
-def test_a_canvas_shows_so_many_places_at_first(model, canvas, window, cache, seen):
-    options = DecodingOptions(max_new_tokens=8, block=4, canvas=canvas, window=window, cache=cache)
-    found = trace(model, PROMPT, options)
+def test_a_canvas_shows_so_many_places_at_first(model, settings, seen):
+    found = trace(model, "", PROMPT, f"block=4,{settings}", 8)
     assert [cell.shown for cell in found.frames[0]] == [True] * seen + [False] * (8 - seen)
     assert all(cell.shown and cell.step for cell in found.frames[-1])
 
 
-def test_the_words_over_a_trace_say_how_the_model_is_decoded(model):
-    plain, blocks = (decoding_options(8, "threshold", {"tau": 0.8}, 0, block, "fixed", 0, "none") for block in (0, 4))
-    assert in_words(model, plain) == "threshold, tau=0.8, canvas fixed"
-    assert in_words(model, blocks) == "threshold, tau=0.8, canvas blocks of 4"
-    assert in_words(tiny_llada2(), plain) == "threshold, tau=0.8, canvas blocks of 8"  # the model's own
-    cached = decoding_options(8, "low-confidence", {}, 0, 0, "fixed", 0, "prefix")
-    assert in_words(model, cached) == "low-confidence, canvas fixed, cache prefix"
-
-
 def test_a_token_that_is_masked_again_loses_its_step(model):
-    options = DecodingOptions(max_new_tokens=10, steps=30, rule="remdm", parameters={"eta": 0.3})
-    frames = trace(model, PROMPT, options).frames
+    frames = trace(model, "", PROMPT, "steps=30,rule=remdm,eta=0.3", 10).frames
     pairs = [(one, two) for before, after in itertools.pairwise(frames) for one, two in zip(before, after, strict=True)]
     assert any(one.step and not two.step for one, two in pairs)
 
 
 @pytest.mark.parametrize(
-    ("prompt", "options", "said"),
+    ("change", "said"),
     [
-        (PROMPT, {"max_new_tokens": 500}, "new tokens: 500"),
-        ("x" * 30_000, {}, "30,000 characters"),
-        ("word " * 2000, {"max_new_tokens": 8}, "context length"),
-        (PROMPT, {"max_new_tokens": 8, "block": 3}, "block 3 does not divide"),
+        ({"new": 500}, "new tokens: 500"),
+        ({"new": "8"}, "new tokens: '8'"),
+        ({"settings": "max_new_tokens=500"}, "at most 128 steps"),
+        ({"settings": "steps=8 steps=4"}, "separated by commas"),
+        ({"settings": ""}, "separated by commas"),
+        ({"settings": None}, "settings is not text"),
+        ({"settings": "rule=threshold,tau=2"}, "between 0 and 1"),
+        ({"settings": "canvas=growing"}, "needs a block"),
+        ({"settings": "block=3"}, "block 3 does not divide"),
+        ({"prompt": "x" * 30_000}, "30,000 characters"),
+        ({"prompt": "word " * 2000}, "context length"),
     ],
 )
-def test_wrong_input_is_one_line(model, prompt, options, said):
+def test_wrong_input_is_one_line(model, change, said):
     with pytest.raises(UserError, match=said):
-        trace(model, prompt, DecodingOptions(**options))
-
-
-def test_controls_become_options():
-    plain = DecodingOptions(max_new_tokens=8)
-    assert decoding_options(8, "low-confidence", {}, 0, 0, "fixed", 8, "none") == plain
-    found = decoding_options(8, "klass", {"tau": 0.5, "eps": 0.1}, 0, 4, "window", 3, "dual")
-    assert found == DecodingOptions(
-        max_new_tokens=8,
-        rule="klass",
-        parameters={"tau": 0.5, "eps": 0.1},
-        block=4,
-        canvas="window",
-        window=3,
-        cache="dual",
-    )
-    # The page hides the steps of an adaptive strategy, so a number left there does not count.
-    assert decoding_options(8, "threshold", {}, 4, 0, "fixed", 8, "none").steps is None
-    for controls, message in (
-        (("threshold", {"tau": 2}, 0, 0, "fixed", 8, "none"), "between 0 and 1"),
-        (("margin", {}, 0, 0, "growing", 8, "none"), "needs a block"),
-    ):
-        with pytest.raises(UserError, match=message):
-            decoding_options(8, *controls)
-
-
-def test_an_empty_trace_is_masks_alone():
-    (frame,) = empty_trace(3).frames
-    assert len(frame) == 3 and all(cell.shown and not cell.step for cell in frame)
+        trace(model, "", **({"prompt": PROMPT, "settings": "steps=4", "new": 8} | change))
 
 
 def test_an_autoregressive_model_has_no_strategy():
     with pytest.raises(UserError, match="autoregressive"):
-        trace(mw.open("tiny-qwen"), PROMPT, DecodingOptions(max_new_tokens=4))
+        trace(mw.open("tiny-qwen"), "", PROMPT, "steps=4", 4)

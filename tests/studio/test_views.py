@@ -7,11 +7,10 @@ from html.parser import HTMLParser
 import pytest
 from msgspec import structs
 
-from maskwise.probes.answers.plain import Answer
 from maskwise.records.sample import SampledPrompt
-from maskwise.studio.probing import Probed
-from maskwise.studio.tracing import Cell, Trace, empty_trace
-from maskwise.studio.views import Side, probed_view, problem_view, studio_style, trace_view
+from maskwise.studio.probing import ContextQuestion, Side
+from maskwise.studio.tracing import Cell, Trace
+from maskwise.studio.views import probed_view, problem_view, studio_style, trace_view
 from maskwise.support.errors import UserError
 from maskwise.support.typed import convert
 from maskwise.tasks.prompts import Prompt
@@ -22,10 +21,11 @@ SHOWN = convert({
     "tokens": [HOSTILE, "the", "<|mask|>"], "row": 2, "top": [[HOSTILE, 0.75], ["b", 0.0]], "probability": 0.75,
     "attribution": [0.5, 1.0, 0.0],
 }, SampledPrompt)  # fmt: skip
-ATTENTION = {"masks": [0.5, 0.25], "near": [0.25, 0.25], "far": [0.25, 0.25], "answer": [0.0, 0.25]}
-FOUND = Probed(Prompt((5, 6, 1), 2, 5, 3), SHOWN, Answer(5, 0.75, 0.5, 0.2877), ATTENTION, HOSTILE)
+ASKED = ContextQuestion(HOSTILE, HOSTILE, HOSTILE)
+FOUND = Side(HOSTILE, ASKED, Prompt((5, 6, 1), 2, 5, 3), SHOWN, 3)
 TRACE = Trace(
-    "",
+    HOSTILE,
+    HOSTILE,
     2,
     (
         (Cell("", 0, None, True), Cell("", 0, None, True), Cell("", 0, None, False)),
@@ -52,8 +52,8 @@ class Reader(HTMLParser):
 @pytest.mark.parametrize(
     "page",
     [
-        probed_view([Side(HOSTILE, FOUND), Side(HOSTILE, None)]),
-        trace_view(HOSTILE, HOSTILE, TRACE, 2),
+        probed_view([FOUND, Side(HOSTILE, ASKED)]),
+        trace_view(TRACE, 2),
         problem_view(UserError(HOSTILE)),
     ],
 )
@@ -63,45 +63,39 @@ def test_hostile_text_stays_text(page):
     assert HOSTILE in read.text + "".join(value or "" for _, value in read.attributes)
 
 
-def test_the_answer_its_likelihood_and_the_attention_to_masks_are_shown():
-    output = re.sub(r"\s+", " ", Reader(probed_view([Side("one", FOUND)])).text)
-    assert "with 75.0 %" in output and "0.29 nats" in output and "begins with" not in output
-    assert "37.5 % of the answer's attention goes to the 2 masks after it" in output
+def test_the_answer_and_its_probability_are_shown():
+    output = re.sub(r"\s+", " ", Reader(probed_view([FOUND])).text)
+    assert "with 75.0 %" in output and "Right." in output and "begins with" not in output
     waiting = dataclasses.replace(FOUND, shown=SHOWN | {"attribution": None})
-    assert "being computed" in probed_view([Side("one", waiting)]) and "being computed" not in output
+    assert "being computed" in probed_view([waiting]) and "being computed" not in output
 
 
 def test_a_question_that_is_still_being_asked_is_shown():
-    shown = Reader(probed_view([Side("one", None, f"The sky is {HOSTILE}")])).text
-    assert "Opening the model" in shown and f"The sky is {HOSTILE}" in shown and "Probability" not in shown
+    shown = Reader(probed_view([Side("one", ContextQuestion("", f"The sky is {HOSTILE}"))])).text
+    assert "being opened" in shown and f"The sky is {HOSTILE}" in shown and "Probability" not in shown
 
 
 def test_the_curves_of_both_models_are_drawn_and_the_present_number_of_masks_is_marked():
-    other = dataclasses.replace(FOUND, shown=structs.replace(SHOWN, probability=0.25))
-    page = probed_view([Side("one", FOUND, curve=((0, 0.75), (200, 0.5))), Side("two", other, curve=((0, 0.25),))])
-    read = Reader(page)
-    assert [value for name, value in read.attributes if name == "points"] == ["0,25.0 200,50.0", "0,75.0"]
+    one = dataclasses.replace(FOUND, label="one", curve=((0, 0.75), (200, 0.5)))
+    shown = structs.replace(SHOWN, probability=0.25)
+    two = dataclasses.replace(FOUND, label="two", shown=shown, curve=((0, 0.25),))
+    read = Reader(probed_view([one, two]))
+    assert [value.strip() for name, value in read.attributes if name == "points"] == ["0,25.0 200,50.0", "0,75.0"]
     styles = [value for name, value in read.attributes if name == "style"]
-    assert styles[:3] == ["left: 1.0%", "left: 1.0%; bottom: 75.0%", "left: 1.0%; bottom: 25.0%"]  # 2 of 200 masks
-    text = read.text.replace("\u00a0", " ")
-    assert "one: 75.0 % with 2" in text and "two: 25.0 % with 2" in text
-    unknown = dataclasses.replace(FOUND, shown=structs.replace(SHOWN, answer=""))
-    assert "Probability of the right answer" not in probed_view([Side("one", unknown)])
-
-
-def test_a_canvas_before_the_first_decoding_says_what_decode_does():
-    assert "Decode fills the 4 masks." in Reader(trace_view("First", "so", empty_trace(4), 0)).text
+    assert styles[:2] == ["left: 1.0%; bottom: 75.0%", "left: 1.0%; bottom: 25.0%"]  # 2 of 200 masks
+    assert "one: 75.0 % with 2" in read.text and "two: 25.0 % with 2" in read.text
+    assert "Probability of the right answer" not in probed_view([FOUND])
 
 
 def test_a_frame_counts_its_passes_and_marks_each_token_with_its_step_and_confidence():
-    first, last = (Reader(trace_view("one", "so", TRACE, step)) for step in (1, 9))
-    assert "1 of 2 forward passes, 1 of 3 tokens, 1.00 per pass" in first.text
+    first, last = (Reader(trace_view(TRACE, step)) for step in (1, 9))
+    assert "1 of 2 forward passes, 1 of 3 tokens" in first.text
     assert first.text.count("░") == 2 and first.text.count("·") == 2  # one of each in the legend
-    assert "2 of 2 forward passes, 3 of 3 tokens, 1.50 per pass" in last.text
+    assert "2 of 2 forward passes, 3 of 3 tokens" in last.text
     assert [value for name, value in last.attributes if name == "title"] == [
-        "step 1, 90.0\u00a0%",
-        "step 2, 10.0\u00a0%",
-        "step 2, 40.0\u00a0%",
+        "step 1, 90.0 %",
+        "step 2, 10.0 %",
+        "step 2, 40.0 %",
     ]
     styles = [value for name, value in last.attributes if name == "style"]
     assert styles[:2] == ["--age: 0%; --sure: 90%", "--age: 100%; --sure: 10%"]
@@ -109,16 +103,15 @@ def test_a_frame_counts_its_passes_and_marks_each_token_with_its_step_and_confid
 
 def test_every_class_of_the_views_has_a_style():
     css = studio_style()
-    for page in (probed_view([Side("one", FOUND)]), trace_view("one", "so", TRACE, 1)):
+    for page in (probed_view([dataclasses.replace(FOUND, curve=((0, 0.5),))]), trace_view(TRACE, 1)):
         classes = {name for key, value in Reader(page).attributes if key == "class" for name in value.split()}
-        assert {name for name in classes if f".{name}" not in css} <= {"said", "old", "of-1"}
+        assert {name for name in classes if f".{name}" not in css} <= {"of-1", "from-end"}
 
 
 def test_a_question_whose_right_answer_stays_below_guessing_shows_no_loss():
-    found = dataclasses.replace(FOUND, right="B")
+    asked = dataclasses.replace(ASKED, answer="B")
     low, high = ((0, 0.01), (200, 0.01)), ((0, 0.9), (200, 0.01))
     sentence = "this question cannot show a loss"
-    assert sentence in probed_view([Side("random", found, curve=low)])
-    assert sentence not in probed_view([Side("able", found, curve=high)])
-    typed = dataclasses.replace(FOUND, right="blue")  # guessing is not known
-    assert sentence not in probed_view([Side("random", typed, curve=low)])
+    assert sentence in probed_view([dataclasses.replace(FOUND, asked=asked, curve=low)])
+    assert sentence not in probed_view([dataclasses.replace(FOUND, asked=asked, curve=high)])
+    assert sentence not in probed_view([dataclasses.replace(FOUND, curve=low)])  # typed: guessing is not known

@@ -11,7 +11,7 @@ from maskwise.cli.early import check_models
 def studio(
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Models to offer in addition to the embedded ones: checkpoint folders or published names."),
+        typer.Argument(help="Models to offer besides the embedded ones: checkpoint folders or published names."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 is any free one.")] = 7860,
     dtype: Dtype = "auto",
@@ -27,9 +27,9 @@ def studio(
     check_models(models or [], None, dtype)
     with claim_port(port) as held:
         address = held.getsockname()
-        app, open_first = guarded_app(models or ["tiny-llada"], address[1], dtype, device)
+        app = guarded_app(models or ["tiny-llada"], address[1], dtype, device)
         echo(f"maskwise studio: http://{address[0]}:{address[1]}  (Ctrl-C ends it)")
         try:
-            serve(held, app, open_first)
+            serve(held, app)
         except KeyboardInterrupt:
             echo("maskwise studio: ended", err=True)

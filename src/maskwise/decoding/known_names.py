@@ -3,7 +3,9 @@
 A name is taken where it means the same, and our name is recorded; otherwise one line says what to give instead.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +61,26 @@ def chosen_options(options: dict[str, Any], named: Mapping[str, Any]) -> Decodin
         options["parameters"] = {**(options["parameters"] or {}), **parameters}
     options["rule"] = strategy_named_by(options["parameters"], options["rule"])
     return DecodingOptions(**options)
+
+
+def listed_options(settings: str | Sequence[Mapping[str, Any]], new: int) -> list[DecodingOptions]:
+    """Settings as options of `generate`: a list, or a text such as `steps=6 canvas=growing,block=8`. new: the number of
+    new tokens of those that do not say it."""
+    written = [dict(part.partition("=")[::2] for part in one.split(",")) for one in str(settings).split()]
+    usual = {name: getattr(_DEFAULT, name) for name in OPTION_NAMES} | {"max_new_tokens": new}
+    found = []
+    for given in written if isinstance(settings, str) else settings:
+        one = {name.replace("-", "_"): _plain(value) for name, value in given.items()}
+        own = usual | {name: value for name, value in one.items() if name in usual}
+        found.append(chosen_options(own, {name: value for name, value in one.items() if name not in usual}))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """`0.9` -> 0.9; other texts stay."""
+    with suppress(ValueError):
+        return json.loads(value) if isinstance(value, str) else value
+    return value
 
 
 def _refuse_unknown(named: Mapping[str, Any], rule: str | Strategy) -> None:

@@ -93,7 +93,7 @@ def draw(figure: Figure, table: Table, narrow: bool = False, width: float = WIDE
 def named(figure: Figure, table: Table) -> Table:
     """With each line's name and look: of several models the colour is the model, the dash the series."""
     columns = [c for c in ("model", figure.series) if c is not None and c in table]
-    parts = [in_words(c, table[c]) for c in columns]
+    parts = [table[c].map(text_of) for c in columns]
     looks = [part.map({name: number for number, name in enumerate(dict.fromkeys(part))}) for part in parts]
     if len(parts) == 1:
         looks[0] = looks[0].where(parts[0] != CONTROL, 6)
@@ -108,7 +108,7 @@ def _draw(figure: Figure, table: Table, narrow: bool, width: float) -> "Canvas":
     places = list(dict.fromkeys(table[figure.x])) if figure.kind == "points" else []
     columns = 1 if narrow else min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    height = 0.9 + len(places) * (0.15 + 0.1 * len(names)) if places else 2.9
+    height = 0.9 + len(places) * (0.14 + 0.14 * len(names)) if places else 2.9
     legend = [*names] if len(names) > 1 else []
     canvas = _canvas_class()(
         figsize=(NARROW if narrow else width if columns == 1 else FULL, height * rows), layout="constrained"
@@ -120,11 +120,10 @@ def _draw(figure: Figure, table: Table, narrow: bool, width: float) -> "Canvas":
             line = own[own["_name"] == name]
             if len(line):
                 _line(axis, figure, line, places, 0.7 * (turn - (len(names) - 1) / 2) / len(names))
-        _axes(axis, figure, own, places, "" if panel is None else in_words(figure.panel, [panel])[0])
+        _axes(axis, figure, own, places, "" if panel is None else text_of(panel))
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
-    short = len(legend) < 7 and max(map(len, legend), default=0) < 28
-    if legend and short and figure.kind == "line" and columns == 1 and not narrow:
+    if legend and figure.kind == "line" and columns == 1 and not narrow and len(legend) < 7:
         _names_at_the_ends(axes[0], figure, table)
     elif legend:
         handles = {h.get_label(): h for axis in axes for h in axis.get_lines() if h.get_label() in legend}
@@ -227,16 +226,17 @@ def _names_at_the_ends(axis: "Axes", figure: Figure, table: Table) -> None:
     """The name of each line beside its last value, at least a line's height apart."""
     last = table.sort_values(figure.x, kind="stable").groupby("_name", sort=False).tail(1).sort_values("value")
     low, high = axis.get_ylim()
-    least = 0.07 * (high - low)
-    places = _numbers(last, "value").clip(low, high)
-    for at in range(1, len(places)):
-        places[at] = max(places[at], places[at - 1] + least)
-    places[-1] = min(places[-1], max(high, places[0] + least * (len(places) - 1)))
-    for at in range(len(places) - 2, -1, -1):
-        places[at] = min(places[at], places[at + 1] - least)
-    for name, colour, place in zip(last["_name"], last["_colour"], places, strict=True):
-        look: dict[str, Any] = {"color": COLOURS[int(colour) % 7], "va": "center", "annotation_clip": False}
-        axis.annotate(name, (1.01, place), xycoords=axis.get_yaxis_transform(), **look)
+    least, before = 0.07 * (high - low), -np.inf
+    for name, colour, value in zip(last["_name"], last["_colour"], last["value"], strict=True):
+        before = max(float(value), before + least)
+        axis.annotate(
+            textwrap.fill(name, 24),
+            (1.01, before),
+            xycoords=axis.get_yaxis_transform(),
+            va="center",
+            color=COLOURS[int(colour) % 7],
+            annotation_clip=False,
+        )
 
 
 def unit_of(figure: Figure, table: Table) -> str:
@@ -249,15 +249,9 @@ def minus(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=[.\d])", "−", text)
 
 
-def in_words(column: str | None, values: Any) -> Any:
-    """The values of a column as text; names of measures in words."""
-    import pandas as pd
-
-    return pd.Series(values).map(lambda one: WORDS.get(one, one) if column == "measure" else one).map(text_of)
-
-
 def text_of(value: Any) -> str:
-    """A name or a number on one line, without control characters."""
+    """A name or a number on one line, without control characters; columns of tables in words."""
+    value = WORDS.get(value, value) if isinstance(value, str) else value
     if isinstance(value, float | np.floating):
         return f"{value:g}"
     return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
@@ -295,8 +289,7 @@ def inline(canvas: "Canvas", prefix: str, label: str) -> Markup:
         text = text.replace(colour, f"var({variable})")
     view = re.search(r'viewBox="[^"]*"', text)
     assert view is not None
-    shown = f'aria-label="{escape(label)}" style="max-width: {100 * canvas.get_figwidth():.0f}px"'
-    return Markup(f'<svg role="img" {shown} {view[0]}>' + text[text.index(">") + 1 :])
+    return Markup(f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + text[text.index(">") + 1 :])
 
 
 def files(canvas: "Canvas") -> dict[str, bytes]:

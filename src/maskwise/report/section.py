@@ -104,10 +104,10 @@ def rows_of(figure: Figure, table: Table) -> tuple[list[str], list[list[str]]]:
     """A figure's table in words: (heads, rows). Page and terminal show the same."""
     keys = [c for c in dict.fromkeys(("model", figure.panel, figure.series, figure.x)) if c is not None and c in table]
     heads = {figure.x: figure.label or figure.x}
-    columns = {heads.get(c, c): list(chart.in_words(c, table[c])) for c in keys}
+    columns = {heads.get(c, c): [text_of(one) for one in table[c]] for c in keys}
     measures = list(table["measure"]) if "measure" in table and "measure" not in keys else []
     if len(set(measures)) > 1:
-        columns["measure"] = list(chart.in_words("measure", measures))
+        columns["measure"] = [text_of(one) for one in measures]
     units = table["unit"] if "unit" in table else [figure.unit] * len(table)
     columns[figure.y] = [_interval(*one) for one in zip(*_ends(table, "value", "low", "high"), units, strict=True)]
     if "tasks_low" in table:

@@ -67,11 +67,13 @@ class Estimate:
         if self.value is None:
             return f"{self.name}: {self.why or 'not measured'}"
         judged = f": {self.verdict} ({self.claim} {self.text(self.against)})" if self.verdict else ""
-        return f"{self.name} {self.brief}, n = {self.n:,}{judged}"
+        return f"{self.name} {self.short}, n = {self.n:,}{judged}"
 
     @property
-    def brief(self) -> str:
+    def short(self) -> str:
         """`56.2 % (34.2 to 75.9)`"""
+        if self.value is None:
+            return self.why or "not measured"
         between = "" if self.low is None else f" ({self.text(self.low)} to {self.text(self.high)})"
         return f"{self.text(self.value)} {self.unit}".rstrip() + between
 

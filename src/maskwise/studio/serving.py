@@ -6,9 +6,7 @@ Imports nothing heavy: a port in use and a missing extra are said at once.
 import os
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from functools import partial
 from importlib.util import find_spec
-from threading import Thread
 from typing import Any
 
 from maskwise.support.errors import UserError
@@ -27,18 +25,13 @@ POLICY = (
     "img-src 'self' data:; font-src 'self' data:; frame-ancestors 'none'; form-action 'none'; "
     "base-uri 'self'; object-src 'none'"
 )
-HEADERS = [
-    (b"content-security-policy", POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-]
+HEADERS = [(b"content-security-policy", POLICY.encode()), (b"x-content-type-options", b"nosniff")]
+HEADERS += [(b"referrer-policy", b"no-referrer"), (b"cross-origin-resource-policy", b"same-origin")]
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]  # also the scope of a request
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def require_gradio() -> None:
@@ -73,7 +66,7 @@ class Guard:
         self.hosts = {name + end for name in (LOOPBACK, "localhost") for end in ends}
         self.origins = {f"http://{host}" for host in self.hosts}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         refusal = 404 if scope["type"] != "http" else self._refusal(scope)
@@ -94,7 +87,7 @@ class Guard:
 
         await self.app(scope, bounded, guarded)
 
-    def _refusal(self, scope: Scope) -> int:
+    def _refusal(self, scope: Message) -> int:
         """HTTP status of a refused request, 0 for an admitted one."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if headers.get("host") not in self.hosts:
@@ -110,28 +103,24 @@ class Guard:
         return 0 if length.isdecimal() and int(length) <= MOST_BODY else 413
 
 
-async def _refuse(scope: Scope, send: Send, status: int) -> None:
+async def _refuse(scope: Message, send: Send, status: int) -> None:
     if scope["type"] == "websocket":
         return await send({"type": "websocket.close", "code": 1008})
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *HEADERS]})
     await send({"type": "http.response.body", "body": b""})
 
 
-def guarded_app(
-    models: Sequence[str], port: int, dtype: str = "auto", device: str | None = None
-) -> tuple[Guard, Callable[[], object]]:
-    """The guarded application without an open model, and the function that opens the first one."""
+def guarded_app(models: Sequence[str], port: int, dtype: str = "auto", device: str | None = None) -> Guard:
+    """The guarded application; models are opened when a page asks them."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     import gradio as gr
     from fastapi import FastAPI
 
-    from maskwise.studio.app import build_app
-    from maskwise.studio.shelf import Shelf
+    from maskwise.studio.app import Models, build_app
     from maskwise.studio.views import studio_style
 
-    shelf = Shelf(models, dtype, device)
-    app = build_app(shelf).queue(max_size=MOST_WAITING, api_open=False)
+    app = build_app(Models(models, dtype, device)).queue(max_size=MOST_WAITING, api_open=False)
     app.state_session_capacity = MOST_SESSIONS
     # Fonts of the system: Gradio's themes would ask for web fonts.
     fonts = ["system-ui", "-apple-system", "Segoe UI", "DejaVu Sans", "sans-serif"]
@@ -142,27 +131,14 @@ def guarded_app(
     mounted = gr.mount_gradio_app(
         bare, app, "/", LOOPBACK, port, [], False, max_file_size=1, theme=theme, head=style, **off
     )
-    return Guard(mounted, port), partial(shelf.take, shelf.names[0])
+    return Guard(mounted, port)
 
 
-def serve(held: socket.socket, app: Guard, open_first: Callable[[], object]) -> None:
-    """Serves until Ctrl-C; opens the first model meanwhile, and ends with its error if it cannot be opened."""
+def serve(held: socket.socket, app: Guard) -> None:
+    """Serves until Ctrl-C."""
     import uvicorn
 
     # Pages that are open when it ends are cut off; at a lower level uvicorn prints a traceback for each.
     limits: Any = {"limit_concurrency": 256, "timeout_keep_alive": 5, "timeout_graceful_shutdown": 1}
     quiet: Any = {"log_level": "critical", "access_log": False, "server_header": False}
-    server = uvicorn.Server(uvicorn.Config(app, ws="none", **quiet, **limits))
-    failed: list[BaseException] = []
-
-    def opening() -> None:
-        try:
-            open_first()
-        except BaseException as problem:
-            failed.append(problem)
-            server.should_exit = True
-
-    Thread(target=opening, daemon=True).start()
-    server.run(sockets=[held])
-    if failed:
-        raise failed[0]
+    uvicorn.Server(uvicorn.Config(app, ws="none", **quiet, **limits)).run(sockets=[held])

@@ -1,101 +1,58 @@
 """Trace of a decoding: the canvas after each forward pass, with the probability of each committed token."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from maskwise.decoding.checks import for_model
 from maskwise.decoding.generate import Snapshot, decode
-from maskwise.decoding.options import DecodingOptions
+from maskwise.decoding.known_names import listed_options
 from maskwise.decoding.prompt_ids import text_ids
-from maskwise.decoding.strategies import find_strategy
 from maskwise.models.model import Model
-from maskwise.studio.sizes import check_text, check_whole
+from maskwise.studio.probing import check_number, check_text
 from maskwise.support.errors import UserError
 
-MOST_NEW, MOST_STEPS = 128, 128
+MOST_NEW = 128
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of the canvas. step: the one that wrote it, from 1; 0 for a mask. confidence: the token's probability
-    then. shown: whether the model sees the place yet."""
+    """A place of the canvas. step: that wrote it, from 1; 0 for a mask. shown: whether the model sees the place yet."""
 
-    text: str
-    step: int
-    confidence: float | None
-    shown: bool
+    text: str = ""
+    step: int = 0
+    confidence: float | None = None
+    shown: bool = True
 
 
 @dataclass(frozen=True)
 class Trace:
-    """frames[n]: the new tokens' places after n forward passes."""
+    """title: the model and its settings. frames[n]: the new tokens' places after n forward passes."""
 
-    text: str
+    title: str
+    prompt: str
     forwards: int
     frames: tuple[tuple[Cell, ...], ...]
 
 
-def empty_trace(new: int) -> Trace:
-    """The canvas before the first decoding: masks alone."""
-    return Trace("", 0, ((Cell("", 0, None, True),) * new,))
-
-
-def decoding_options(
-    new: int, rule: str, parameters: Mapping[str, float], steps: int, block: int, canvas: str, window: int, cache: str
-) -> DecodingOptions:
-    """Decoding options of one set of controls. Adaptive strategies take no steps; with a block `fixed` is `blocks`."""
-    return DecodingOptions(
-        max_new_tokens=new,
-        rule=rule,
-        parameters=parameters or None,
-        steps=None if find_strategy(rule).adaptive else steps or None,
-        block=block or None,
-        canvas=None if canvas == "fixed" else canvas,
-        cache=cache,
-        window=window if canvas == "window" else None,
-    )
-
-
-def in_words(model: Model, options: DecodingOptions) -> str:
-    """Description of the strategy, canvas and cache used with this model."""
-    taken = for_model(model, options)
-    named = [f"{name}={value:g}" for name, value in taken.all_parameters.items()]
-    block = f" of {taken.block}" if taken.chosen_canvas == "blocks" else ""
-    cache = [f"cache {taken.cache}"] if taken.cache != "none" else []
-    return ", ".join([taken.strategy.name, *named, f"canvas {taken.chosen_canvas}{block}", *cache])
-
-
-def trace(model: Model, prompt: str, options: DecodingOptions) -> Trace:
-    """Decodes one prompt greedily, as the text it is (no chat template), and keeps every step."""
+def trace(model: Model, title: str, prompt: str, settings: str, new: int) -> Trace:
+    """Decodes a prompt as it is (no chat template). settings: options of `generate`, such as steps=16,block=8."""
     check_text("prompt", prompt)
-    check_whole("new tokens", options.max_new_tokens, 1, MOST_NEW)
-    if options.steps is not None:
-        check_whole("steps", options.steps, 1, MOST_STEPS)
+    check_text("settings", settings)
+    check_number("new tokens", new, MOST_NEW)
+    listed = listed_options(settings, new)
+    if len(listed) != 1 or listed[0].max_new_tokens > MOST_NEW or (listed[0].steps or 0) > MOST_NEW:
+        raise UserError(f"{settings!r}: write options of generate separated by commas, of at most {MOST_NEW} steps")
     if model.causal:
-        raise UserError(f"{model.name} is autoregressive and has no unmasking strategy: choose a masked model")
-    if model.tokenizer is None:
-        raise UserError(f"{model.name or model.kind} has no tokenizer, so it reads no text: choose another model")
+        raise UserError(f"{model.name} is autoregressive and has no unmasking strategy: choose another model")
     ids = text_ids(model, prompt)
-    start, new = len(ids), options.max_new_tokens
-    frames: list[tuple[Cell, ...]] = [(Cell("", 0, None, True),) * new]
+    frames: list[tuple[Cell, ...]] = [(Cell(),) * listed[0].max_new_tokens]
 
     def keep(now: Snapshot) -> None:
-        canvas, sure, shown = now.canvases[0][start:], now.confidences[0], now.shown[0] - start
-        frames.append(
-            tuple(
-                _cell(model, token, before, now.step + 1, sure.get(start + place), place < shown)
-                for place, (token, before) in enumerate(zip(canvas, frames[-1], strict=True))
-            )
-        )
+        cells = []
+        for place, (token, old) in enumerate(zip(now.canvases[0][len(ids) :], frames[-1], strict=True), len(ids)):
+            written = Cell(model.tokenizer.decode([token]), now.step + 1, now.confidences[0].get(place))
+            cell = Cell() if token == model.mask_id else old if old.step else written
+            cells.append(replace(cell, shown=place < now.shown[0]))
+        frames.append(tuple(cells))
 
-    (found,) = decode(model, [ids], options, on_step=keep)
-    frames[0] = tuple(Cell("", 0, None, cell.shown) for cell in frames[1])
-    return Trace(found.text, found.forwards, tuple(frames))
-
-
-def _cell(model: Model, token: int, before: Cell, step: int, confidence: float | None, shown: bool) -> Cell:
-    if token == model.mask_id:
-        return Cell("", 0, None, shown)
-    if before.step:
-        return Cell(before.text, before.step, before.confidence, shown)
-    return Cell(model.tokenizer.decode([token]), step, confidence, shown)
+    (found,) = decode(model, [ids], listed[0], on_step=keep)
+    frames[0] = tuple(Cell(shown=cell.shown) for cell in frames[1])
+    return Trace(f"{title}, {settings}", prompt, found.forwards, tuple(frames))

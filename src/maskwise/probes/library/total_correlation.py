@@ -82,9 +82,7 @@ PROBE = Probe(
     __doc__,
     ask,
     metrics,
-    figures=[
-        Figure(by_distance, "distance", "Distance between the two masks", "Total correlation (nats)", series="order")
-    ],
+    figures=[Figure(by_distance, "distance", "Distance between the two masks", "Total correlation (nats)", "order")],
     condition={"distance": Count},
     evidence={"tc": float, "forth": float, "back": float},
     needs=frozenset({"masks", "whole sequences"}),

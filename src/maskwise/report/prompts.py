@@ -1,0 +1,57 @@
+"""A prompt as the model was given it, with its likeliest answers: for the report's page and the studio."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from maskwise.records.sample import SampledPrompt
+
+LONG_RUN = 4  # equal tokens in a row that are counted
+HERE = Path(__file__).parent
+
+
+def environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def prompt_view(prompt: SampledPrompt, label: str) -> dict[str, Any]:
+    return {
+        "label": label,
+        "condition": ", ".join(f"{name} {value}" for name, value in prompt.condition.items()),
+        "task": prompt.task,
+        "point": prompt.point,
+        "correct": prompt.correct,
+        "answer": prompt.answer,
+        "pieces": list(pieces_of(prompt)),
+        "top": [(text, p, text == prompt.answer) for text, p in prompt.top],
+        "probability": prompt.probability,
+        "tokens": len(prompt.tokens),
+        "from_end": 2 * prompt.row > len(prompt.tokens),
+        "attributed": bool(prompt.attribution),
+    }
+
+
+def pieces_of(prompt: SampledPrompt) -> Iterator[dict[str, Any]]:
+    """The tokens, runs of equal ones as one with their number; the answer's place is a piece of its own, at the end
+    where the prompt has no mask. weight: the norm of the answer's gradient there, of the largest."""
+    weights = prompt.attribution or [None] * len(prompt.tokens)
+    marked = [(text, place == prompt.row, weights[place]) for place, text in enumerate(prompt.tokens)]
+    for (text, answer), grouped in groupby(marked, key=lambda one: one[:2]):
+        same = [weight for _, _, weight in grouped]
+        known = [weight for weight in same if weight is not None]
+        if len(same) >= LONG_RUN:
+            mean = sum(known) / len(known) if known else None
+            yield {"text": text, "times": len(same), "answer": answer, "weight": mean}
+        else:
+            yield from ({"text": text, "times": 1, "answer": answer, "weight": weight} for weight in same)
+    if prompt.row == len(prompt.tokens):
+        yield {"text": "", "times": 1, "answer": True, "weight": None}
