@@ -47,7 +47,7 @@ LITTLE = with_parameters(
     replace(CORE_PROBES, points=4),
     attribution=ORDERED | {"masks": 6},
     steps={"masks": STEP_MASKS, "random": (2, 5), "confident": (5,)},
-    mitigations={"masks": 20, "points": 2},
+    mitigations={"masks": 40, "points": 2},
     shots_masks={"shots": (1, 3), "masks": (1, 8), "clouds": 2},
     points={
         "clouds": 1,
