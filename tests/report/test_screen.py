@@ -1,5 +1,7 @@
 """The first screen: rows, verdicts, control, flips and advice from tables of known answers."""
 
+from dataclasses import replace
+
 import pytest
 
 from helpers.screens import N, contrast, masks, pairs, prompt, screen, stops
@@ -91,3 +93,13 @@ def test_lines_hold_every_interval(width):
     text = "\n".join(in_lines(found, width))
     for row in found.rows.values():
         assert all(row.change.text(end) in text for end in (row.change.low, row.change.high, row.change.tasks_low))
+
+
+def test_the_lead_and_the_control_are_in_no_test_of_many():
+    """Of these four claims one is tested beside distance: the others are of the lead, the control and distance."""
+    found = screen(masks=masks(10, 20, 85), stops=stops(10, 12), distance=contrast(20, 80))
+    claims = {name: found.rows["stops"].change for name in ("mask-count", "filler", "contrast", "order")}
+    many = replace(found, claims={name: replace(one, p=0.03, claim="below") for name, one in claims.items()})
+    distance = replace(many.rows["distance"], change=replace(many.rows["distance"].change, p=0.04))
+    many.__dict__["rows"] = many.rows | {"distance": distance}
+    assert many.verdicts["distance"].why == rule.NOT_CERTAIN.format(2)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
+from shutil import get_terminal_size
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,8 @@ class Screen:
     def verdicts(self) -> dict[str, Verdict]:
         changes = {key: row.as_change for key, row in self.rows.items()}
         given = (changes.get("masks"), changes.get("stops"), changes.get("distance"), self.beyond_stops)
-        return rule.verdicts(*given, self.together and self.together[0], self.claims)
+        others = {probe: one for probe, one in self.claims.items() if probe not in (MASKS, FILLER, CONTRAST)}
+        return rule.verdicts(*given, self.together and self.together[0], others)
 
     @cached_property
     def curves(self) -> dict[str, list[tuple[int, Estimate]]]:
@@ -310,8 +312,9 @@ FILL = {
 }
 
 
-def in_lines(found: Screen, width: int = 100) -> list[str]:
-    """The screen for a terminal."""
+def in_lines(found: Screen, width: int | None = None) -> list[str]:
+    """The screen for a terminal, of its width."""
+    width = get_terminal_size((100, 24)).columns if width is None else width
     lines = [f"{found.label}: {', '.join(found.facts)}"]
     if found.rows:
         lines.append(f"{'In one forward pass':<46}change (95 %: questions; tasks)")
