@@ -29,12 +29,8 @@ COLOURS = ("#0072b2", "#c24e00", "#00805d", "#8a2be2", "#5a004b", "#780000", "#6
 MARKERS = "os^DvPX"
 DASHES = ("-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (5, 1.4, 1.2, 1.4)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)), "-")
 INK, SOFT, GRID, PAPER = "#1b1f24", "#59616b", "#d9dde2", "#fffffe"
-VARIABLES = {colour: f"--curve-{i}" for i, colour in enumerate(COLOURS)} | {
-    INK: "--ink",
-    SOFT: "--soft",
-    GRID: "--grid",
-    PAPER: "--paper",
-}
+VARIABLES = {colour: f"--curve-{i}" for i, colour in enumerate(COLOURS)}
+VARIABLES |= {INK: "--ink", SOFT: "--soft", GRID: "--grid", PAPER: "--paper"}
 WIDE, FULL, NARROW = 6.4, 10.4, 3.5  # inches; the page shows an inch as 100 pixels, so text has one size in all three
 CONTROL = "full stops"  # grey
 WORDS = {
@@ -48,27 +44,16 @@ STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "maskwise",
     "text.parse_math": False,  # a model may be called `$x`
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.titlecolor": INK,
     "axes.titlelocation": "left",
-    "axes.labelcolor": SOFT,
-    "axes.edgecolor": GRID,
     "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "xtick.color": GRID,
-    "ytick.color": GRID,
-    "xtick.labelcolor": SOFT,
-    "ytick.labelcolor": SOFT,
     "ytick.major.size": 0,
-    "text.color": INK,
+    "grid.linewidth": 0.6,
+    **dict.fromkeys(("font.size", "axes.titlesize"), 9),
+    **dict.fromkeys(("text.color", "axes.titlecolor"), INK),
+    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), SOFT),
+    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), GRID),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
 }
 
 
@@ -81,28 +66,13 @@ def style() -> Iterator[None]:
         yield
 
 
+@style()
 def draw(figure: Figure, table: Table, narrow: bool = False, width: float = WIDE) -> "Canvas":
     """The figure of a table with the columns it names, `value`, `low`, `high` and, of several models, `model`.
 
     Bands and thick lines: intervals over questions; thin lines: over tasks (tasks_low, tasks_high).
     """
-    with style():
-        return _draw(figure, named(figure, table), narrow, width)
-
-
-def named(figure: Figure, table: Table) -> Table:
-    """With each line's name and look: of several models the colour is the model, the dash the series."""
-    columns = [c for c in ("model", figure.series) if c is not None and c in table]
-    parts = [table[c].map(text_of) for c in columns]
-    looks = [part.map({name: number for number, name in enumerate(dict.fromkeys(part))}) for part in parts]
-    if len(parts) == 1:
-        looks[0] = looks[0].where(parts[0] != CONTROL, 6)
-    none = table.index.map(lambda _: 0)
-    names = parts[0] if len(parts) == 1 else parts[0] + ", " + parts[1] if parts else table.index.map(lambda _: "")
-    return table.assign(_name=names, _colour=looks[0] if looks else none, _dash=looks[-1] if looks else none)
-
-
-def _draw(figure: Figure, table: Table, narrow: bool, width: float) -> "Canvas":
+    table = named(figure, table)
     panels = [None] if figure.panel is None else list(dict.fromkeys(table[figure.panel]))
     names = list(dict.fromkeys(table["_name"]))
     places = list(dict.fromkeys(table[figure.x])) if figure.kind == "points" else []
@@ -131,6 +101,18 @@ def _draw(figure: Figure, table: Table, narrow: bool, width: float) -> "Canvas":
         where: dict[str, Any] = {"loc": "outside upper left", "ncols": 1 if narrow else 3}
         canvas.legend([*handles.values()], shown, frameon=False, labelcolor=INK, **where)
     return canvas
+
+
+def named(figure: Figure, table: Table) -> Table:
+    """With each line's name and look: of several models the colour is the model, the dash the series."""
+    columns = [c for c in ("model", figure.series) if c is not None and c in table]
+    parts = [table[c].map(text_of) for c in columns]
+    looks = [part.map({name: number for number, name in enumerate(dict.fromkeys(part))}) for part in parts]
+    if len(parts) == 1:
+        looks[0] = looks[0].where(parts[0] != CONTROL, 6)
+    none = table.index.map(lambda _: 0)
+    names = parts[0] if len(parts) == 1 else parts[0] + ", " + parts[1] if parts else table.index.map(lambda _: "")
+    return table.assign(_name=names, _colour=looks[0] if looks else none, _dash=looks[-1] if looks else none)
 
 
 @cache
@@ -191,17 +173,9 @@ def _axes(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], titl
         (axis.set_xlim if places else axis.set_ylim)(min(low, -0.1), max(high, 0.05))  # small changes look small
     if figure.guessing is not None and unit == SHARE and set(rows.get("measure", ())) <= {"correct"}:
         (axis.axvline if places else axis.axhline)(figure.guessing, color=SOFT, linestyle=":", linewidth=1)
-        at = (figure.guessing, 1.0) if places else (1.0, figure.guessing)
-        axis.annotate(
-            "guessing",
-            at,
-            (2, 2) if places else (0, 2),
-            xycoords=axis.get_xaxis_transform() if places else axis.get_yaxis_transform(),
-            textcoords="offset points",
-            ha="left" if places else "right",
-            fontsize=8,
-            color=SOFT,
-        )
+        at = (figure.guessing, 1.02, "left") if places else (1.0, figure.guessing + 0.01, "right")
+        where = axis.get_xaxis_transform() if places else axis.get_yaxis_transform()
+        axis.text(at[0], at[1], "guessing", ha=at[2], fontsize=8, color=SOFT, transform=where)
     if places:
         axis.set_yticks(range(len(places)), [textwrap.fill(text_of(one), 22) for one in places])
         axis.set_ylim(len(places) - 0.5, -0.5)
