@@ -26,18 +26,35 @@ from maskwise.tasks.episodes import CHANCE, LETTERS
 
 MASKS, FILLER, CONTRAST, TOGETHER = "mask-count", "filler", "contrast", "total-correlation"
 SHOWN = (2, 20, 200)  # numbers of masks, where they were asked
-AFTER = "full stops after the closed answer"  # format A
 LEADS = {"masks": MASKS, "distance": CONTRAST}  # the row that leads, and its probe
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line: the accuracies along it, and the change from the first to the last."""
+    """One line: right answers, questions x conditions, and the conditions shown, of which the first is the baseline.
 
-    key: str
-    levels: tuple[tuple[str, Estimate], ...]
-    change: Estimate
-    by_question: Any = field(repr=False)  # after minus before
+    accuracy, changed: names of estimates, by the condition and the one it is compared with.
+    """
+
+    right: Table = field(repr=False)
+    shown: tuple[Any, ...]
+    accuracy: str
+    changed: str
+
+    @cached_property
+    def levels(self) -> list[tuple[str, Estimate]]:
+        return [(str(at), share(self.accuracy.format(at), self.right[at])) for at in self.shown]
+
+    def between(self, before: Any, after: Any) -> Estimate:
+        return change(self.changed.format(after, before), self.right[after], self.right[before])
+
+    @cached_property
+    def change(self) -> Estimate:
+        return self.between(self.shown[0], self.shown[-1])
+
+    @property
+    def by_question(self) -> Any:
+        return self.right[self.shown[-1]] - self.right[self.shown[0]]
 
     @property
     def as_change(self) -> Change:
@@ -59,9 +76,8 @@ class Screen:
 
     @cached_property
     def rows(self) -> dict[str, Row]:
-        found = {"masks": _masks, "stops": _stops, "distance": _distance}
-        made = ((key, make(self.tables)) for key, make in found.items())
-        return {key: row for key, row in made if row is not None}
+        """Of the probes that were asked at both ends."""
+        return {key: row for key, row in _rows(self.tables) if len(row.shown) > 1 and len(row.right)}
 
     @property
     def lead(self) -> str:
@@ -81,33 +97,19 @@ class Screen:
     def beyond_stops(self) -> Estimate | None:
         """The control: the change by masks less the change by as many full stops, question by question."""
         masks, stops = self.rows.get("masks"), self.rows.get("stops")
-        if masks is None or stops is None or self.verdict_of_masks.word != LOSS:
+        if masks is None or stops is None or rule.verdict(masks.as_change).word != LOSS:
             return None
         both = (masks.by_question - stops.by_question).dropna()
-        name = f"change with {masks.levels[-1][0]} masks less that with {stops.levels[-1][0]} full stops"
+        name = f"change with {masks.shown[-1]} masks less that with {stops.shown[-1]} full stops"
         return mean(name, both, POINTS, (-2.0, 2.0))
 
-    @property
-    def verdict_of_masks(self) -> Verdict:
-        return rule.verdict(self.rows["masks"].as_change)
-
     @cached_property
-    def from_few(self) -> Estimate | None:
-        """The change from about 20 masks to the most: what a canvas that grows by so many would give back."""
-        levels = self.rows["masks"].levels if "masks" in self.rows else ()
-        if len(levels) < 3:
+    def few(self) -> tuple[Estimate, Estimate] | None:
+        """What about 20 masks cost, and what the most cost beyond them: what a canvas that grows by 20 gives back."""
+        row = self.rows.get("masks")
+        if row is None or len(row.shown) < 3:
             return None
-        return self._between(int(levels[1][0]), int(levels[-1][0]))
-
-    @cached_property
-    def to_few(self) -> Estimate | None:
-        """What so many cost."""
-        levels = self.rows["masks"].levels if "masks" in self.rows else ()
-        return self._between(int(levels[0][0]), int(levels[1][0])) if len(levels) > 2 else None
-
-    def _between(self, few: int, more: int) -> Estimate:
-        right = _right_by_masks(self.tables)
-        return change(f"change of accuracy with {more} masks instead of {few}", right[more], right[few])
+        return row.between(*row.shown[:2]), row.between(row.shown[1], row.shown[-1])
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
@@ -116,17 +118,14 @@ class Screen:
         others = {probe: one for probe, one in self.claims.items() if probe not in (MASKS, FILLER, CONTRAST)}
         return rule.verdicts(*given, self.together and self.together[0], others)
 
-    @cached_property
+    @property
     def curves(self) -> dict[str, list[tuple[int, Estimate]]]:
         """The change from the baseline at each number of masks that was asked, and of full stops."""
-        found = {}
-        for series, key, right in (("masks", "masks", _right_by_masks), ("full stops", "stops", _right_by_stops)):
-            if key in self.rows:
-                table, base = right(self.tables), int(self.rows[key].levels[0][0])
-                said = f"masks instead of {base}" if key == "masks" else AFTER
-                listed = [(k, f"change of accuracy with {k} {said}") for k in table if k > base]
-                found[series] = [(k, change(name, table[k], table[base])) for k, name in listed]
-        return found
+        own = {name: self.rows[key] for name, key in (("masks", "masks"), ("full stops", "stops")) if key in self.rows}
+        return {
+            name: [(k, row.between(row.shown[0], k)) for k in row.right if k > row.shown[0]]
+            for name, row in own.items()
+        }
 
     @property
     def tasks(self) -> int:
@@ -179,7 +178,7 @@ class Screen:
     def estimates(self) -> list[tuple[str, Estimate]]:
         """(row, estimate): every number of the screen."""
         found = [(key, one) for key, row in self.rows.items() for one in (row.change, *(one for _, one in row.levels))]
-        found += [("masks", one) for one in (self.from_few, self.to_few) if one is not None]
+        found += [("masks", one) for one in self.few or ()]
         found += [] if self.beyond_stops is None else [("stops", self.beyond_stops)]
         return found + [("together", one) for one in self.together or ()]
 
@@ -214,10 +213,10 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
         yield f"maskwise diagnose {name} --questions {each}", "questions a task show a change of 10 points"
     if lead.word == LOSS and found.lead == "masks":
         yield f"maskwise diagnose {name} --probes mitigations", "measures what each way out gives back"
-        if found.from_few is not None and found.to_few is not None and found.from_few.side < 0:
-            cost = f"{found.to_few.text(found.to_few.value)} points{in_brackets(found.to_few)}"
-            few = found.rows["masks"].levels[1][0]
-            why = f"shows the model few masks at a time; {few} of them change its accuracy by {cost}"
+        if found.few is not None and found.few[1].side < 0:
+            cost = f"{found.few[0].text(found.few[0].value)} points{in_brackets(found.few[0])}"
+            count = found.rows["masks"].shown[1]
+            why = f"shows the model few masks at a time; {count} of them change its accuracy by {cost}"
             yield f"maskwise generate {name} --canvas growing", why
         yield own
         can_tune = model.mask_id is not None and not model.block and not model.tuned
@@ -230,59 +229,29 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
     yield own
 
 
-# Rows
+def _rows(tables: Tables) -> Iterator[tuple[str, Row]]:
+    def main(probe: str) -> Table:
+        table = tables[probe]
+        return of_relevant(table, relevant_numbers(table)[0], True)
 
-
-def _main(table: Table) -> Table:
-    return of_relevant(table, relevant_numbers(table)[0], True)
-
-
-def _right_by_masks(tables: Tables) -> Table:
-    return wide(few_shots(_main(tables[MASKS])), "masks")
-
-
-def _masks(tables: Tables) -> Row | None:
-    if not len(tables.get(MASKS, ())):
-        return None
-    right = _right_by_masks(tables)
-    base = 2 if 2 in right else min(right, default=0)
-    most = max(right, default=0)
-    shown = [k for k in right if k in SHOWN and base < k < most]
-    named = [(k, f"accuracy with {k} masks") for k in (base, *shown, most)]
-    return _row("masks", right, named, f"change of accuracy with {most} masks instead of {base}")
-
-
-def _right_by_stops(tables: Tables) -> Table:
-    table = _main(tables[FILLER])
-    return wide(table[table.format.fillna("A") == "A"] if "format" in table else table, "fillers")
-
-
-def _stops(tables: Tables) -> Row | None:
-    """Format A, as in the paper: they follow the closed answer."""
-    if not len(tables.get(FILLER, ())):
-        return None
-    right = _right_by_stops(tables)
-    named = [(n, f"accuracy with {n} {AFTER}") for n in (min(right, default=0), max(right, default=0))]
-    return _row("stops", right, named, f"change of accuracy with {named[-1][0]} {AFTER}")
-
-
-def _distance(tables: Tables) -> Row | None:
-    """Under the fewest masks from 2."""
-    if not len(tables.get(CONTRAST, ())):
-        return None
-    asked = of_questions(tables[CONTRAST], BY, RULES, in_full=True)
-    counts = asked.masks.unique()
-    right = wide(asked[asked.masks == (2 if 2 in counts else min(counts))], "examples")
-    named = [(where, f"accuracy with the example {where}") for where in ("near", "far")]
-    return _row("distance", right, named, "change of accuracy with the example far instead of near")
-
-
-def _row(key: str, right: Table, named: Sequence[tuple[Any, str]], name: str) -> Row | None:
-    (first, _), (last, _) = named[0], named[-1]
-    if first == last or right.empty or not {first, last} <= set(right):
-        return None
-    levels = tuple((str(at), share(said, right[at])) for at, said in named)
-    return Row(key, levels, change(name, right[last], right[first]), right[last] - right[first])
+    if len(tables.get(MASKS, ())):
+        right = wide(few_shots(main(MASKS)), "masks")
+        most = max(right, default=0)
+        few = [k for k in right if k in SHOWN and k < most]
+        named = "accuracy with {} masks", "change of accuracy with {} masks instead of {}"
+        yield "masks", Row(right, (*few, most), *named)
+    if len(tables.get(FILLER, ())):  # format A, as in the paper: they follow the closed answer
+        table = main(FILLER)
+        right = wide(table[table.format.fillna("A") == "A"] if "format" in table else table, "fillers")
+        ends = tuple(sorted({min(right, default=0), max(right, default=0)}))
+        after = "{} full stops after the closed answer"
+        yield "stops", Row(right, ends, f"accuracy with {after}", f"change of accuracy with {after}")
+    if len(tables.get(CONTRAST, ())):  # under the fewest masks from 2
+        asked = of_questions(tables[CONTRAST], BY, RULES, in_full=True)
+        fewest = 2 if 2 in set(asked.masks) else asked.masks.min()
+        right = wide(asked[asked.masks == fewest], "examples")
+        named = "accuracy with the example {}", "change of accuracy with the example {} instead of {}"
+        yield "distance", Row(right, tuple(where for where in ("near", "far") if where in right), *named)
 
 
 # In words

@@ -68,7 +68,7 @@ def _lines(screens: Sequence[Screen], key: str, axis: tuple[float, float]) -> It
                 "key": key,
                 "model": place,
                 "label": screen.label,
-                "at": [at for at, _ in row.levels],
+                "at": row.shown,
                 "levels": " → ".join(level.text(level.value) for _, level in row.levels) + " %",
                 "change": chart.minus(one.text(one.value)),
                 "interval": "" if one.low is None else chart.minus(f"{one.text(one.low)} to {one.text(one.high)}"),
