@@ -72,7 +72,7 @@ def test_records_of_several_processes_become_one_file_in_one_order(tmp_path):
     gather(tmp_path, MANIFEST)
     order = [(r["probe"], r["point"], *r["condition"].values()) for r in read_run(tmp_path).records]
     masks = [("mask-count", 0, 2), ("mask-count", 0, 10), ("mask-count", 1, 2)]
-    assert order == [*masks, ("location", 0, 2), ("location", 0, 10)]
+    assert order == [*masks, ("location", 0, "right", 0, 2), ("location", 0, "right", 0, 10)]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["manifest.json", "records.jsonl"]
 
 

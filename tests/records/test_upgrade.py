@@ -58,8 +58,51 @@ def test_what_is_todays_stays_as_it_is(old):
     write_manifest(old, found)
     assert read_manifest(old) == found
     for probe, added in ADDED.items():
-        today = upgrade(probe, {"a": 1})
-        assert today == (MERGED.get(probe, probe), {**added, "a": 1}) and upgrade(*today) == today
+        known = {"a": 1} | {"question-position": {"question": "left"}, "location-masks": {"masks": 2}}.get(probe, {})
+        today = upgrade(probe, known)
+        assert today == (MERGED.get(probe, probe), {**added, **known}) and upgrade(*today) == today
+
+
+def test_probes_of_places_and_of_steps_keep_all_their_records(tmp_path):
+    """What two of them asked is one record, also where the two were answered in different batches."""
+    lines = [
+        record(probe="location", condition={"location": 10}, nll=0.5),
+        record(probe="question-position", condition={"question": "right", "location": 10}, nll=0.5000001),
+        record(probe="question-position", condition={"question": "left", "location": 10}),
+        record(probe="location-masks", condition={"location": 10, "masks": 2}),
+        record(probe="unmasking", condition={"order": "random", "masks": 2, "relevant": 1}),
+        record(probe="few-steps", condition={"steps": 2, "masks": 2, "relevant": 1}),
+    ]
+    places = {"locations": [0, 10], "places": ["right", "left"]}
+    parameters = {
+        "location": {"locations": [0, 10]},
+        "question-position": places,
+        "location-masks": {"locations": [0, 20], "mask_counts": [2]},
+        "unmasking": {"masks": [2, 20], "points": 5, "steps": 40},
+        "few-steps": {"masks": [2, 100], "points": 5, "steps": [2, 4]},
+    }
+    write_manifest(tmp_path, json_object(manifest(probes=[*parameters], parameters=parameters)))
+    append(tmp_path, 0, lines)
+    run = read_run(tmp_path, record_fields())
+    at = {"question": "right", "location": 10, "masks": 0}
+    assert [(one.probe, one.condition) for one in run.records] == [
+        ("location", at),
+        ("location", at | {"question": "left"}),
+        ("location", at | {"masks": 2}),
+        ("steps", {"order": "random", "steps": 40, "masks": 2, "relevant": 1}),
+        ("steps", {"order": "random", "steps": 2, "masks": 2, "relevant": 1}),
+    ]
+    assert run.records[0].nll == 0.5
+    assert run.manifest.settings.parameters == {
+        "location": {"locations": [0, 10, 20], "places": ["right", "left"], "mask_counts": [2]},
+        "steps": {"masks": [2, 20, 100], "points": 5, "random": [40, 2, 4], "confident": [40]},
+    }
+    again = {name: own for name, own in parameters.items() if name == "location"}
+    write_manifest(tmp_path, json_object(manifest(probes=[*again], parameters=again)))
+    (tmp_path / "records.jsonl").write_text("")
+    append(tmp_path, 0, [lines[0], lines[0] | {"nll": 0.7}])
+    with pytest.raises(UserError, match="answered before, in another way"):
+        len(read_run(tmp_path, record_fields()).records)
 
 
 def test_a_line_that_mixes_the_parts_is_refused(old):
