@@ -118,6 +118,10 @@ def advise(
         max_new_tokens: the masks appended to each prompt, where a setting does not say it; else 128.
         out: the folder of the answers; else one under runs/. seed: the order of the questions.
 
+    Returns:
+        The best setting (`best`, `options`, `command`), whether it is certain and else why, and the others that were
+        confirmed, each with its change from the best. Printed, it is what the command shows.
+
     >>> import maskwise as mw
     >>> kinds = [{"prompt": f"Word: {word}\\nKind:[", "answer": "animal"} for word in ["otter", "zebra"] * 8]
     >>> found = mw.advise("tiny-llada", kinds, pattern="a", max_new_tokens=4, settings="steps=4 steps=2", out="runs/ad")
