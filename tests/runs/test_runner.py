@@ -108,7 +108,7 @@ def decoded(tmp_path_factory):
 def test_every_point_is_asked_once_under_every_condition(reference):
     records = read_run(reference).records
     keys = [json.dumps([record[name] for name in ("probe", "task", "point", "condition")]) for record in records]
-    conditions = 3 + 9 + 4 + 3
+    conditions = 9 + 4 + 3
     assert len(set(keys)) == len(keys) == 2 * SMALL.points * conditions + SMALL.passages * 4
     assert read_run(reference).manifest["complete"]
 
@@ -229,21 +229,20 @@ def test_equal_prompts_are_asked_once(tmp_path):
 
 
 def test_probes_with_the_same_prompts_are_asked_once_and_recorded_as_if_each_were_alone(tmp_path):
-    """Two masks after mixed examples are asked by mask-count and context-length."""
+    """Two masks after mixed examples are asked by mask-count and filler."""
     model = known_model(uniform)
     body, rows = model._body, []
     model._body = lambda net, batch, layout: rows.append(len(batch.offsets) - 1) or body(net, batch, layout)
-    settings = SMALL.changed("context-length", distractors=(SMALL.distractors,)).changed(
-        "mask-count", mask_counts=(2, 5)
-    )
+    after = {"filler_counts": (), "after_two_masks": (".",), "mask_counts": (2, 20)}
+    settings = SMALL.changed("filler", **after).changed("mask-count", mask_counts=(2, 5))
 
     def asked(*probes):
         rows.clear()
         folder = diagnose(model, replace(settings, probes=probes), tmp_path / "-".join(probes))
         return read_run(folder).records, sum(rows) - sampled_again(folder)
 
-    (first, first_rows), (second, second_rows) = asked("mask-count"), asked("context-length")
-    both, both_rows = asked("mask-count", "context-length")
+    (first, first_rows), (second, second_rows) = asked("mask-count"), asked("filler")
+    both, both_rows = asked("mask-count", "filler")
     assert both == first + second
     assert (first_rows, second_rows) == (len(first), len(second)) and both_rows == first_rows + second_rows // 2
 
