@@ -48,5 +48,7 @@ def test_more_steps_win_back_what_masks_cost():
 def test_where_masks_cost_nothing_there_is_nothing_to_win_back():
     found, _ = measured({2: 0.5, 200: 0.5}, (0.9, 0.9), {2: 0.9, 200: 0.9})
     assert [one.verdict for one in found[:2]] == ["", "undecided"]
+    found, _ = measured({2: 0.9, 200: 0.5}, (0.9, 0.7), {2: 0.9, 300: 0.6})  # few steps were asked with more masks
+    assert "with 200 masks in 40 steps" in found[0].name
     found, _ = measured({2: 0.9}, (0.9, 0.7), {2: 0.9, 200: 0.6})  # one step was not asked with 200 masks
     assert "less random order" in found[0].name

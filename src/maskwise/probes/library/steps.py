@@ -65,8 +65,9 @@ def ask(
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
     """What the most steps win back with the most masks, then the degradation in each number of steps."""
-    most_steps, most = table.steps.max(), table.masks.max()
-    right = wide(table[(table.steps == most_steps) & (table.masks == most)], "order")
+    longest = table[table.steps == table.steps.max()]
+    most_steps, most = table.steps.max(), longest.masks.max()
+    right = wide(longest[longest.masks == most], "order")
     found = []
     if CONFIDENT in right:
         found += won_back(right[CONFIDENT], f"in {most_steps} steps, most confident first", most, others)
