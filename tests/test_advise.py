@@ -189,7 +189,7 @@ def test_two_processes_find_what_one_finds_and_share_the_questions(tmp_path):
 def test_on_the_phantom_a_growing_canvas_is_certain(tmp_path):
     """Its accuracy falls with the masks after the answer."""
     settings = "steps=24 canvas=growing,block=8,steps=24"
-    found = mw.advise("tiny-llada+distracted", settings=settings, device="cpu", out=tmp_path)
+    found = mw.advise("tiny-llada+distracted", settings=settings, questions=64, device="cpu", out=tmp_path)
     assert "growing canvas" in found.best and found.certain
     assert found.confirmed[1].change.side < 0
 
@@ -214,7 +214,7 @@ def test_settings_are_options_of_generate_named_by_what_differs():
         "block 8, threshold, growing canvas, tau 0.9",
         "block 8, dual cache",
     ]
-    assert list(_named(listed_options([{}, {"steps": 2}], 64))) == ["defaults", "2 steps"]
+    assert list(_named(listed_options([{}, {"steps": 2}], 64))) == ["fixed canvas, 64 steps", "2 steps"]
     assert listed_options("max-new-tokens=16,steps=4", 64) == [DecodingOptions(16, steps=4)]
 
 

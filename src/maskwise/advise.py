@@ -220,7 +220,8 @@ def _named(options: Sequence[DecodingOptions]) -> dict[str, DecodingOptions]:
     given = [one | one.pop("parameters", {}) for one in (one.given for one in options)]
     differing = [{k: v for k, v in one.items() if any(other.get(k) != v for other in given)} for one in given]
     names = [", ".join(WORDS.get(k, k + " {}").format(v) for k, v in one.items()) for one in differing]
-    return {name or "defaults": one for name, one in zip(names, options, strict=True)}
+    usual = [f"{one.chosen_canvas} canvas, {one.steps or one.max_new_tokens} steps" for one in options]
+    return {name or whole: one for name, whole, one in zip(names, usual, options, strict=True)}
 
 
 # Answers, choice and confirmation
