@@ -10,7 +10,7 @@ together in 95 % of runs (Bonferroni); tests/test_advise_guarantees.py simulates
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -243,7 +243,8 @@ def _asking(
     from maskwise.decoding.generate import decode
     from maskwise.decoding.prompt_ids import encode_prompts
     from maskwise.probes.answers.plain import Answer, Written
-    from maskwise.probes.probe import Unit, items_of
+    from maskwise.probes.setup import Item, Unit
+    from maskwise.records.record import Key, make_key
     from maskwise.runs.diagnose import described, run_units, versions_used
     from maskwise.runs.runner import batch_budget
     from maskwise.tasks.prompts import Prompt
@@ -258,10 +259,15 @@ def _asking(
     folder = Path(out or f"runs/{ADVISE}-{Path(model.name).name}-{hashed([manifest.model, asked])}")
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1  # one by one: a batch saves no time
 
-    def prompt(number: int, condition: Mapping[str, Any]) -> tuple[Prompt, str]:
-        options, (text, answer) = settings[condition["setting"]], pairs[number]
+    def prompt(number: int, name: str) -> tuple[Prompt, str]:
+        options, (text, answer) = settings[name], pairs[number]
         ids, masks = tuple(encode_prompts(model, text, options.chat)[0]), options.max_new_tokens
-        return Prompt((*ids, *[model.mask_id] * masks), len(ids), answer_id=number, masks=masks), answer
+        return Prompt((*ids, *[int(model.mask_id or 0)] * masks), len(ids), answer_id=number, masks=masks), answer
+
+    def items(name: str, numbers: Sequence[int], done: Collection[Key]) -> Iterator[Item]:
+        for number in numbers:
+            if (key := make_key(ADVISE, QUESTIONS, number, {"setting": name})) not in done:
+                yield Item(key, {"setting": name}, *prompt(number, name))
 
     def answers(_: Any, prompts: Sequence[Prompt], name: str) -> list[Answer]:
         start, numbers = time.perf_counter(), [one.answer_id for one in prompts]
@@ -276,8 +282,7 @@ def _asking(
         return found
 
     def ask(names: Sequence[str], numbers: Sequence[int]) -> Table:
-        made = {name: items_of(ADVISE, QUESTIONS, [{"setting": name}], prompt) for name in names}
-        units = [Unit(numbers, 1, items, partial(answers, name=name)) for name, items in made.items()]
+        units = [Unit(numbers, 1, partial(items, name), partial(answers, name=name)) for name in names]
         run_units(model, units, folder, manifest, budget, ())
         table = tables_of(read_run(folder, {ADVISE: FIELDS}), ())[ADVISE]
         return table[table.setting.isin(names) & table.point.isin(numbers)]

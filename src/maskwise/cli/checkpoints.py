@@ -26,7 +26,7 @@ def models(
         examine_fit(name)
     if json:
         return print_json({"models": entries})
-    from maskwise.report.words.model_table import model_table, notes_on_all, notes_on_one
+    from maskwise.cli.model_table import model_table, notes_on_all, notes_on_one
 
     print_table(model_table(entries))
     for line in notes_on_one(entries[0]) if name else notes_on_all():
@@ -52,7 +52,7 @@ def convert(
     entry = describe_checkpoint(str(out))
     if json:
         return print_json({"source": source, "out": str(out), "model": entry})
-    from maskwise.report.words.model_table import attention_in_words
+    from maskwise.cli.model_table import attention_in_words
 
     echo(f"wrote {one_line(out)}: {attention_in_words(entry)}, mask id {entry.mask_id}; train it before you use it")
 

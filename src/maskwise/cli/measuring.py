@@ -2,8 +2,9 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +17,14 @@ from maskwise.support.files import make_folder
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.terminal import one_line
 
+if TYPE_CHECKING:
+    from maskwise.runs.run import Run
+
 Quick = Annotated[bool, typer.Option("--quick", help="Short run: few questions and short prompts, minutes on a CPU.")]
 Points = Annotated[int | None, typer.Option(help="Questions per task, and passages of text.  [1 or more]")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Use the chat template (for Instruct models).")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Also print every estimate and the table of every figure.")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.  [1 or more]")]
 
 
@@ -88,10 +93,7 @@ def diagnose(
     adapter: common.Adapter = None,
     any_base: common.AnyBase = False,
     device_map: common.DeviceMap = None,
-    power: Annotated[
-        bool, typer.Option("--power", help="Print the smallest detectable difference; no model is opened.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Also print a table for each probe.")] = False,
+    verbose: Verbose = False,
     json: common.Json = False,
 ) -> None:
     """Measure context locality and sensitivity to appended masks; writes a report. Run it again to resume.
@@ -101,7 +103,7 @@ def diagnose(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in ("models", "quick", "full", "paper", "power", "verbose", "json")
+        if name not in ("models", "quick", "full", "paper", "verbose", "json")
     }
     names = models or ["tiny-llada"]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -116,8 +118,6 @@ def diagnose(
     preset: Any = named[0] if named else "default"
     numbers = whole_numbers(relevant)
     settings = chosen_settings(preset, probes, points, numbers, distractors, seed, chat, select_tasks)
-    if power:
-        return _print_power(settings, words, json)
     check_models(names, adapter, dtype, weights)
     from maskwise.runs.run import diagnose as run_probes
 
@@ -132,62 +132,69 @@ def diagnose(
     runs = [run_probes(name, **given) for name in names]
     from maskwise.runs.runner import join_crew
 
-    if not join_crew().is_first:
-        return
-    from maskwise.report.pages.page import home_of, write_page
-    from maskwise.report.readings import readings_of
-    from maskwise.report.words.finding import advice_lines, finding, with_finding
-    from maskwise.report.words.printed_summary import print_summary
+    if join_crew().is_first:
+        print_runs(runs, None, verbose, json)
 
-    readings = readings_of(runs)
-    page = write_page(readings, home_of(readings))
+
+def print_runs(runs: "Sequence[Run]", out: Path | None, verbose: bool, json: bool, as_table: bool = False) -> None:
+    """Writes the page and result.json of each run; prints the first screens, or a table with a row for each run."""
+    from maskwise.report.page import home_of, labels_of, sections_of, write_page
+    from maskwise.report.result import RESULT, result_of, table_of_runs, write_result
+    from maskwise.report.section import rows_of
+
+    page = write_page(runs, out or home_of(runs))
+    for run in runs:
+        write_result(run)
     if json:
-        summaries = [with_finding(reading) for reading in readings]
-        return print_json(summaries[0] if len(names) == 1 else {"report": str(page), "runs": summaries})
-    for reading in readings:
-        print_summary(reading, verbose, readings)
-    echo(f"\n{finding(readings).sentence}")
-    for line in advice_lines(readings):
-        echo(f"what to do: {one_line(line)}")
-    echo(f"report: {one_line(page)}")
+        found = [result_of(run) for run in runs]
+        return print_json(found[0] if len(found) == 1 else {"report": str(page), "runs": found})
+    if as_table:
+        print_rows(*table_of_runs({label: run for run, label in zip(runs, labels_of(runs), strict=True)}))
+    for run in () if as_table else runs:
+        echo(f"{run}\n")
+    for section in sections_of(runs) if verbose else ():
+        for label, estimates in section.estimates.items():
+            echo(f"{section.probe.name}, {label}\n" + "\n".join(f"  {one}" for one in estimates))
+        for figure, title, table in section.figures:
+            print_rows(*rows_of(figure, table), title=title)
+    echo(f"page {one_line(page)}   numbers {one_line(runs[0].folder / RESULT)}")
 
 
-def _print_power(settings: Any, words: str | None, json: bool) -> None:
-    from maskwise.runs.settings import power_of, with_words
-    from maskwise.scoring.power import power_in_words
-    from maskwise.tasks.word_sources import load_word_source
+def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    from rich.table import Column, Table
+    from rich.text import Text
 
-    found = power_of(with_words(settings, load_word_source(words)))
-    if json:
-        return print_json(found)
-    echo("Smallest difference in accuracy that this run detects (80 % power, 5 % two-sided, paired questions):")
-    for one in found:
-        echo(power_in_words(one))
+    table = Table(
+        *(Column(Text(head)) for head in heads), title=Text(title) if title else None, box=None, pad_edge=False
+    )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    common.print_table(table)
 
 
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of maskwise diagnose, or folders that contain these.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the pages and figures.")] = None,
-    sort: Annotated[
-        str | None, typer.Option(help="With several runs: sort the table by this column, such as mask_tax.")
-    ] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="Sort with the largest first.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the page and its figures.")] = None,
     card: Annotated[
         bool, typer.Option("--card", help="Print a model card section of one folder instead; nothing is written.")
     ] = False,
+    verbose: Verbose = False,
     json: common.Json = False,
 ) -> None:
-    """Draw the report again from run folders; several runs share one table and one page."""
-    if card:
-        if len(folders) > 1 or (out, sort, reverse, json) != (None, None, False, False):
-            raise UserError("--card prints Markdown of one folder: leave other folders and options out")
-        from maskwise.report.words.card import run_card_of
+    """Draw the page again from run folders; several runs share one table and one page."""
+    from maskwise.records.folder import runs_in
+    from maskwise.runs.run import read_run
 
-        return echo(run_card_of(folders[0]).rstrip("\n"))
-    from maskwise.report.pages.redraw import print_redrawn, redraw
+    if twice := [folder for folder in folders if folders.count(folder) > 1]:
+        raise UserError(f"{twice[0]} is named twice: name each folder once")
+    runs = [read_run(folder) for folder in runs_in(folders)]
+    if not card:
+        return print_runs(runs, out, verbose, json, as_table=len(runs) > 1)
+    if len(runs) > 1:
+        raise UserError(f"--card is of one run: name one of them, such as {runs[0].folder}")
+    from maskwise.report.card import card_of
 
-    drawn = redraw(folders, out, sort, reverse)
-    return print_json(drawn.summary) if json else print_redrawn(drawn)
+    echo(card_of(runs[0]).rstrip("\n"))
 
 
 def compare(

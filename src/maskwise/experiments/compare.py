@@ -20,7 +20,7 @@ from maskwise.probes.library import nelbo
 from maskwise.probes.library import steps as steps_probe
 from maskwise.probes.library.mask_count import degradation, mask_tax
 from maskwise.probes.library.recall import LAST
-from maskwise.probes.probe import Preset, Settings
+from maskwise.probes.setup import Preset, Settings
 from maskwise.records.folder import MANIFEST, RunOnDisk, read_run
 from maskwise.records.groups import groups_of
 from maskwise.records.record import Condition, Record

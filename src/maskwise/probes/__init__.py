@@ -1,14 +1,13 @@
 """The probes: what a model is asked, one file each in library/, named as on the command line.
 
-To add a probe, write its file and its line here. A file says what is asked (`units` or `variants`), then what is
-measured, then how it is shown. Nothing here imports torch, so that probes can be listed at once and a report be drawn
-without it; tensor code is in answers/.
+To add a probe, write its file and its line here. A file says what is asked (`ask`), then what is measured (`metrics`),
+then how it is drawn. Nothing here imports torch, so that probes can be listed at once and a report be drawn without it;
+tensor code is in answers/.
 """
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
-from maskwise.probes.adapted import adapted
 from maskwise.probes.probe import Probe
 from maskwise.records.record import RecordFields
 
@@ -26,7 +25,6 @@ _FILES = (
     "mechanism",
     "steps",
     "mitigations",
-    "shots_masks",
     "datasets",
     "points",
     "generation_length",
@@ -41,7 +39,7 @@ _FILES = (
     "templates",
 )
 
-PROBES: tuple[Probe, ...] = tuple(adapted(import_module(f"maskwise.probes.library.{name}").PROBE) for name in _FILES)
+PROBES: tuple[Probe, ...] = tuple(import_module(f"maskwise.probes.library.{name}").PROBE for name in _FILES)
 
 FEW_SHOT_PROBES = frozenset(
     probe.name for probe in PROBES if isinstance(probe.condition, Mapping) and "relevant" in probe.condition

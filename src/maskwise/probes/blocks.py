@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from maskwise.probes.probe import Item, Setup, Unit
+from maskwise.probes.setup import Item, Setup, Unit
 from maskwise.records.record import Key
 from maskwise.tasks.prompts import Prompt
 

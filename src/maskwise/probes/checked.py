@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from maskwise.models.tokenizers.chat import render_chat
-from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.setup import Asker, Setup
 from maskwise.records.record import Condition
 from maskwise.tasks.checkable import CHECKED, EMBEDDED, EMBEDDED_PATTERN, EXACT, embedded_questions
 from maskwise.tasks.datasets import Checkable

@@ -21,8 +21,8 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from maskwise.probes.checked import asked_sets
-from maskwise.probes.probe import Answerer, Setup
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Answerer, Setup
 from maskwise.records.record import Condition, FieldTypes, ProbeFields, struct_of
 from maskwise.records.table import Table
 from maskwise.scoring.estimates import LEVEL

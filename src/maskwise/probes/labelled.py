@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from maskwise.probes.probe import Asker, Probe, Setup
+from maskwise.probes.probe import Probe
+from maskwise.probes.setup import Asker, Setup
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
 from maskwise.tasks.datasets import HOTPOTQA, Dataset, with_distinct_labels

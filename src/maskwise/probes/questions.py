@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
-from maskwise.probes.examples import labelled, one_context_per_task
-from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.probe import Answerer, Asker, Item, Setup, Unit
+from msgspec import UnsetType
+
+from maskwise.probes.setup import PAPER_RELEVANT, Answerer, Asker, Item, Setup, Unit
 from maskwise.records.record import Condition, Key, make_key
-from maskwise.tasks.episodes import Episode, Question, blocked, mixed
+from maskwise.support.typed import Count
+from maskwise.tasks.episodes import Episode, Question, blocked, draw, draw_afresh, example_words, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
 
+FEW_SHOT = {"relevant": Count | UnsetType}  # of the conditions of probes that show relevant examples
 POINTS_PER_UNIT = 96  # prepared, sorted by length and asked together; the three rules of a question stay together
 
 
@@ -86,17 +89,32 @@ def arranged(episode: Episode, location: int | None, distractors: int | None) ->
     return mixed(fewer) if location is None else blocked(fewer, location)
 
 
+def episodes(setup: Setup, relevant: int, distractors: int, points: int) -> Iterator[Episode]:
+    """The episode of each task asked for."""
+    settings = setup.settings
+    for task in setup.tasks:
+        if task.name in settings.tasks:
+            yield draw(task, setup.words, relevant, distractors, points, settings.seed, settings.held_out)
+
+
+def context_of(setup: Setup, episode: Episode, afresh: bool) -> Callable[[int], Episode]:
+    """The episode as a question sees it: its own examples where they are drawn afresh."""
+    if not afresh:
+        return lambda point: episode
+    return partial(draw_afresh, episode, example_words(setup.words, setup.settings.held_out))
+
+
 def few_shot(
     setup: Setup, numbers: Sequence[int] | None = None, distractors: int | None = None, afresh: bool | None = None
 ) -> Iterator[FewShot]:
     """The questions of every task asked for, with each of these numbers of relevant examples (None: the run's).
 
-    afresh: a context is drawn for each question; by default for all numbers but the paper's. All probes of a run share
-    them, so that equal prompts are asked once."""
+    afresh: a context is drawn for each question; by default as the settings say. All probes of a run share them, so
+    that equal prompts are asked once."""
     settings = setup.settings
     most = settings.distractors if distractors is None else distractors
     for relevant in settings.relevant if numbers is None else numbers:
-        fresh = not one_context_per_task(relevant) if afresh is None else afresh
+        fresh = not (settings.shared_context and relevant == PAPER_RELEVANT) if afresh is None else afresh
         key = settings, relevant, most, fresh
         if key not in setup.few_shot:
             drawn = episodes(setup, relevant, most, settings.points)
@@ -170,7 +188,7 @@ def written(condition: Mapping[str, Any]) -> Condition:
     if "relevant" not in condition:
         return dict(condition)
     plain = {name: value for name, value in condition.items() if name != "relevant"}
-    return labelled(plain, int(condition["relevant"]))
+    return plain if condition["relevant"] == PAPER_RELEVANT else {**plain, "relevant": condition["relevant"]}
 
 
 def with_relevant(source: FewShot, conditions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.setup import Asker, Setup
 from maskwise.support.errors import UserError
 from maskwise.support.files import read_text
 from maskwise.tasks.prompts import Prompt, name_of, unknown_id

@@ -5,7 +5,7 @@ Under torchrun every process but the first appends to a file of its own (records
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,12 @@ class RunOnDisk:
     folder: Path
     manifest: Manifest
     records: Sequence[Record]
+    fields: Mapping[str, RecordFields] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def tables(self) -> dict[str, Table]:
+        """The answers of each probe that gave any, as a pandas table (records/table.py)."""
+        return tables_of(self, [name for name, own in self.fields.items() if own.names_relevant])
 
     @cached_property
     def by_probe(self) -> dict[str, GroupedRecords]:
@@ -65,7 +71,19 @@ def read_run(folder: str | Path, fields: Mapping[str, RecordFields] | None = Non
     fields: by probe, what its records must hold (`maskwise.probes.record_fields`); other probes are not checked."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    return RunOnDisk(folder, manifest, read_records(record_files(folder), manifest, fields or {}))
+    return RunOnDisk(folder, manifest, read_records(record_files(folder), manifest, fields or {}), fields or {})
+
+
+def runs_in(folders: Sequence[Path]) -> list[Path]:
+    """The run folders among these and directly in them, each once."""
+    found: list[Path] = []
+    for folder in folders:
+        inner = sorted(one for one in folder.iterdir() if (one / MANIFEST).exists()) if folder.is_dir() else []
+        own = [folder] if (folder / MANIFEST).exists() else inner
+        if not own:
+            raise UserError(f"{folder} is not a run folder, nor does it hold any: {no_run(folder)}")
+        found += own
+    return list({folder.resolve(): folder for folder in found}.values())
 
 
 def make_run_folder(folder: Path) -> None:

@@ -57,6 +57,7 @@ class RunSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
     passage_words: Annotated[Count | None, Meta(description="words of a passage")] = None
     held_out: Annotated[float | None, Meta(description="share of the words kept for test points")] = None
     chat: Annotated[bool, Meta(description="was it asked through the chat template?")]
+    shared_context: Annotated[bool, Meta(description="did all questions of a task see one context?")] = True
     parameters: Annotated[
         dict[str, dict[str, Any]] | None, Meta(description="each probe's own parameters, by its name")
     ] = None

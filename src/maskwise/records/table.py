@@ -1,6 +1,6 @@
 """The answers of a probe as one pandas table, a row each.
 
-Columns: task, point, masks_seen, predicted, answer, correct (0 or 1), confidence, entropy, nll, nll_allowed,
+Columns: probe, task, point, masks_seen, predicted, answer, correct (0 or 1), confidence, entropy, nll, nll_allowed,
 nll_choice, place_in_block, masks_visible (nan where a record has none), one for each entry of the condition and one for
 each entry of the evidence. An entry called like one of the others ends in _found.
 """
@@ -27,8 +27,7 @@ def table_of(records: Sequence[Record], names_relevant: bool) -> Table:
 
     parts = [_part(group, names_relevant) for group in groups_of(records)]
     table = pd.concat(parts, ignore_index=True)
-    tasks = table["task"].astype("category")
-    return table.assign(task=tasks)
+    return table.assign(task=table["task"].astype("category"), probe=parts and records[0].probe)
 
 
 def _part(group: Group, names_relevant: bool) -> Table:

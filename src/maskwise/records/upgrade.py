@@ -21,7 +21,9 @@ MERGED = {  # {earlier probe: today's}
     "few-steps": "steps",
     "question-position": "location",
     "location-masks": "location",
+    "shots-masks": "mask-count",
 }
+RENAMED = {"shots-masks": {"extra masks": "extra"}}  # entries of conditions
 ADDED: dict[str, Condition] = {
     "attribution": {"of": "examples"},
     "mask-attribution": {"of": "masks"},
@@ -44,6 +46,11 @@ PARAMETERS: dict[str, Callable[[Parameters], Parameters]] = {
     "location": lambda own: {"places": ["right"], "mask_counts": [], **own},
     "question-position": lambda own: {"mask_counts": [], **own},
     "location-masks": lambda own: {"places": ["right"], **own},
+    "shots-masks": lambda own: {
+        "mask_counts": [],
+        "extra": own.get("masks", []),
+        **{name: own[name] for name in ("shots", "clouds") if name in own},
+    },
 }
 
 
@@ -53,7 +60,8 @@ def without(own: Parameters, name: str) -> dict[str, Any]:
 
 def upgrade(probe: str, condition: Condition) -> tuple[str, Condition]:
     """Today's probe and condition; what is today's stays as it is."""
-    added = ADDED.get(probe, {})
+    added, names = ADDED.get(probe, {}), RENAMED.get(probe, {})
+    condition = {names.get(name, name): value for name, value in condition.items()} if names else condition
     return MERGED.get(probe, probe), condition if added.keys() <= condition.keys() else {**added, **condition}
 
 

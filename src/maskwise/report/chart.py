@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from maskwise.probes.one_probe import Figure
+from maskwise.probes.probe import Figure
 from maskwise.records.table import Table
 from maskwise.scoring.estimates import POINTS, SHARE
 
@@ -61,7 +61,7 @@ STYLE: dict[str, Any] = {
 def style() -> Iterator[None]:
     import matplotlib
 
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # in the SVG it is text all the same
         yield
 

@@ -8,19 +8,19 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from maskwise.models.families import FAMILIES
 from maskwise.probes import PROBES
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.sample import SampledPrompt, read_sample
 from maskwise.report import chart
+from maskwise.report.prompts import environment, prompt_view
 from maskwise.report.screen import screen_of
+from maskwise.report.screen_view import screen_view
 from maskwise.report.section import Section, sections
 from maskwise.scoring.estimates import Estimate
 from maskwise.support.errors import UserError
@@ -28,7 +28,7 @@ from maskwise.support.files import OTHER_FOLDER, refuse_links, replace_file, wri
 from maskwise.support.version import __version__
 
 KINDS = {family.name: family.title for family in FAMILIES}
-LONGEST_LABEL, LONG_RUN, MOST_PROMPTS = 48, 4, 6  # equal tokens in a row that are counted; prompts shown of a probe
+LONGEST_LABEL, MOST_PROMPTS = 48, 6  # characters; prompts shown of a probe
 HERE = Path(__file__).parent
 
 
@@ -69,7 +69,7 @@ def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dic
             css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
             title=", ".join(labels),
             models=[model_view(label, run) for label, run in zip(labels, runs, strict=True)],
-            screens={label: screen_of(run) for label, run in zip(labels, runs, strict=True)},
+            first=screen_view([screen_of(run, label) for label, run in zip(labels, runs, strict=True)]),
             rows=[row_view(labels, row) for row in rows],
             sections=[one.view(f"s{number}-") for number, one in enumerate(shown)],
             prompts={section.probe.name: prompts_of(section.probe.name, prompts) for section in shown},
@@ -81,19 +81,18 @@ def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dic
     return page, drawings
 
 
+def first_screen(runs: Sequence[RunOnDisk]) -> str:
+    """The first screen alone, as HTML for a notebook's cell: a frame, so that several cells do not share ids."""
+    with as_strangers_wrote_them(runs):
+        first = screen_view([screen_of(run, label) for label, run in zip(labels_of(runs), runs, strict=True)])
+        body = environment().get_template("screen.html.jinja").render(first=first)
+    page = f"<style>{(HERE / 'page.css').read_text(encoding='utf-8')}</style>{body}"
+    return f'<iframe srcdoc="{escape(page)}" style="width: 100%; height: 52rem; border: 0"></iframe>'
+
+
 def sections_of(runs: Sequence[RunOnDisk]) -> list[Section]:
     tables = {label: run.tables for label, run in zip(labels_of(runs), runs, strict=True)}
     return sections(PROBES, tables)
-
-
-def environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 @contextmanager
@@ -205,37 +204,3 @@ def settings_table(labels: Sequence[str], runs: Sequence[RunOnDisk]) -> list[tup
 def prompts_of(probe: str, by_label: Mapping[str, Sequence[SampledPrompt]]) -> list[dict[str, Any]]:
     found = [(label, one) for label, listed in by_label.items() for one in listed if one.probe == probe]
     return [prompt_view(one, label if len(by_label) > 1 else "") for label, one in found[:MOST_PROMPTS]]
-
-
-def prompt_view(prompt: SampledPrompt, label: str) -> dict[str, Any]:
-    return {
-        "label": label,
-        "condition": ", ".join(f"{name} {value}" for name, value in prompt.condition.items()),
-        "task": prompt.task,
-        "point": prompt.point,
-        "correct": prompt.correct,
-        "answer": prompt.answer,
-        "pieces": list(pieces_of(prompt)),
-        "top": [(text, p, text == prompt.answer) for text, p in prompt.top],
-        "probability": prompt.probability,
-        "tokens": len(prompt.tokens),
-        "from_end": 2 * prompt.row > len(prompt.tokens),
-        "attributed": bool(prompt.attribution),
-    }
-
-
-def pieces_of(prompt: SampledPrompt) -> Iterator[dict[str, Any]]:
-    """The tokens, runs of equal ones as one with their number; the answer's place is a piece of its own, at the end
-    where the prompt has no mask. weight: the norm of the answer's gradient there, of the largest."""
-    weights = prompt.attribution or [None] * len(prompt.tokens)
-    marked = [(text, place == prompt.row, weights[place]) for place, text in enumerate(prompt.tokens)]
-    for (text, answer), grouped in groupby(marked, key=lambda one: one[:2]):
-        same = [weight for _, _, weight in grouped]
-        known = [weight for weight in same if weight is not None]
-        if len(same) >= LONG_RUN:
-            mean = sum(known) / len(known) if known else None
-            yield {"text": text, "times": len(same), "answer": answer, "weight": mean}
-        else:
-            yield from ({"text": text, "times": 1, "answer": answer, "weight": weight} for weight in same)
-    if prompt.row == len(prompt.tokens):
-        yield {"text": "", "times": 1, "answer": True, "weight": None}

@@ -1,6 +1,6 @@
 """A prompt as the model was given it, with its likeliest answers: for the report's page and the studio."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def prompt_view(prompt: SampledPrompt, label: str) -> dict[str, Any]:
 def pieces_of(prompt: SampledPrompt) -> Iterator[dict[str, Any]]:
     """The tokens, runs of equal ones as one with their number; the answer's place is a piece of its own, at the end
     where the prompt has no mask. weight: the norm of the answer's gradient there, of the largest."""
-    weights = prompt.attribution or [None] * len(prompt.tokens)
+    weights: Sequence[float | None] = prompt.attribution or [None] * len(prompt.tokens)
     marked = [(text, place == prompt.row, weights[place]) for place, text in enumerate(prompt.tokens)]
     for (text, answer), grouped in groupby(marked, key=lambda one: one[:2]):
         same = [weight for _, _, weight in grouped]

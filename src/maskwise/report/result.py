@@ -25,11 +25,16 @@ PROBES = {"masks": MASKS, "stops": FILLER, "distance": CONTRAST, "together": TOG
 class Measured(Protocol):
     """A run with its estimates by probe and its first screen."""
 
-    folder: Path
-    manifest: Manifest
-    tables: Tables
-    measured: Mapping[str, Sequence[Estimate]]
-    screen: Screen
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def manifest(self) -> Manifest: ...
+    @property
+    def tables(self) -> Tables: ...
+    @property
+    def measured(self) -> Mapping[str, Sequence[Estimate]]: ...
+    @property
+    def screen(self) -> Screen: ...
 
 
 def result_of(run: Measured) -> dict[str, Any]:
@@ -38,7 +43,7 @@ def result_of(run: Measured) -> dict[str, Any]:
     named = {(probe, one.name) for probe, one in listed}
     listed += [(PROBES[key], one) for key, one in screen.estimates if (PROBES[key], one.name) not in named]
     known = published.published(manifest, run.measured)
-    stated = {(one.probe, one.measured.name): one.published for one in known}
+    fixed = {(probe, one.name): {"published": said, "predicted": ends} for probe, one, said, ends in known}
     model = {name: manifest.model[name] for name in MODEL if name in manifest.model}
     counts = {name: table.masks.dropna() for name, table in run.tables.items() if "masks" in table}
     return {
@@ -50,10 +55,17 @@ def result_of(run: Measured) -> dict[str, Any]:
         "mask_counts": {name: sorted(set(map(str, own)), key=lambda k: (len(k), k)) for name, own in counts.items()},
         "verdicts": {key: {"verdict": one.word, "why": one.why} for key, one in screen.verdicts.items()},
         "estimates": [
-            {"probe": probe} | one.row | {"verdict": one.verdict, "published": stated.get((probe, one.name))}
+            {"probe": probe} | one.row | {"verdict": one.verdict} | fixed.get((probe, one.name), {})
             for probe, one in listed
         ],
     }
+
+
+def asked_of(manifest: Manifest) -> dict[str, Any]:
+    """The model, what changes a question, and the versions, on a line each."""
+    settings = {name: value for name, value in manifest.settings.to_dict().items() if name not in NO_QUESTIONS}
+    listed = settings | {"tasks": ", ".join(manifest.settings.tasks), "relevant": manifest.settings.relevant}
+    return {"model": public_name(manifest.model.name), "dtype": manifest.model.dtype, **listed, **manifest.versions}
 
 
 def write_result(run: Measured) -> Path:

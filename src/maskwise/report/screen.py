@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 
 from maskwise.models.families import FAMILIES
-from maskwise.probes.core.contrast import BY
-from maskwise.probes.core.mask_count import few_shots
-from maskwise.probes.one_probe import of_relevant, relevant_numbers
+from maskwise.probes import PROBES
+from maskwise.probes.library.contrast import BY
+from maskwise.probes.library.mask_count import few_shots
+from maskwise.probes.probe import measured, of_relevant, relevant_numbers
+from maskwise.records.folder import RunOnDisk
 from maskwise.records.manifest import Manifest
-from maskwise.records.sample import SampledPrompt
+from maskwise.records.sample import SampledPrompt, read_sample
 from maskwise.records.table import Table, Tables
+from maskwise.report.prompts import environment
 from maskwise.scoring import verdicts as rule
 from maskwise.scoring.estimates import POINTS, Estimate, answers, change, mean, of_questions, share, wide
 from maskwise.scoring.power import questions_for, smallest_detectable
@@ -187,12 +190,26 @@ class Screen:
         """The one number of each row: `-23.4 (-28.9 to -18.0)`."""
         changes = {key: row.change for key, row in self.rows.items()}
         changes |= {} if self.together is None else {"together": self.together[0]}
-        return {key: f"{one.text(one.value)}{in_brackets(one)}" for key, one in changes.items()}
+        return {key: f"{one.text(one.value)}{one.brackets()}" for key, one in changes.items()}
 
     @property
     def advice(self) -> list[tuple[str, str]]:
         """(command, why it is named), which answer the lead."""
         return list(_advice(self)) if self.lead else []
+
+
+def screen_of(run: RunOnDisk, label: str) -> Screen:
+    found = measured(PROBES, run.tables)
+    claims = {probe: own[0] for probe, own in found.items() if own and own[0].claim}
+    return Screen(label, run.manifest, run.tables, claims, read_sample(run.folder, run.manifest))
+
+
+def finding_of(found: Screen) -> str:
+    """What the run found of its lead, in a sentence."""
+    if not found.lead:
+        return "this run asked nothing of the first screen: see its estimates"
+    said: str = environment().get_template("finding.jinja").module.sentence(found)  # type: ignore[attr-defined]
+    return " ".join(said.split())
 
 
 def _advice(found: Screen) -> Iterator[tuple[str, str]]:
@@ -214,7 +231,7 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
     if lead.word == LOSS and found.lead == "masks":
         yield f"maskwise diagnose {name} --probes mitigations", "measures what each way out gives back"
         if found.few is not None and found.few[1].side < 0:
-            cost = f"{found.few[0].text(found.few[0].value)} points{in_brackets(found.few[0])}"
+            cost = f"{found.few[0].text(found.few[0].value)} points{found.few[0].brackets()}"
             count = found.rows["masks"].shown[1]
             why = f"shows the model few masks at a time; {count} of them change its accuracy by {cost}"
             yield f"maskwise generate {name} --canvas growing", why
@@ -292,12 +309,12 @@ def in_lines(found: Screen, width: int | None = None) -> list[str]:
         at = "/".join(name for name, _ in row.levels)
         levels = "/".join(level.text(level.value) for _, level in row.levels)
         name = f"{' ' * (key == 'stops')}{WHAT[key]}"
-        start = f"{name:<12}{at:>9}  {levels + ' %':<19}  {one.text(one.value):>6}{in_brackets(one, tasks=True)}"
+        start = f"{name:<12}{at:>9}  {levels + ' %':<19}  {one.text(one.value):>6}{one.brackets(tasks=True)}"
         verdict = str(found.verdicts[key])
         lines += [f"{start}  {verdict}"] if len(start) + len(verdict) + 2 <= width else [start, f"{'':<14}{verdict}"]
     if found.together is not None:
         near, far = found.together
-        shared = f"neighbours share {near.text(near.value)} nats{in_brackets(near)}, {far.name} {far.text(far.value)}"
+        shared = f"neighbours share {near.text(near.value)} nats{near.brackets()}, {far.name} {far.text(far.value)}"
         lines.append(f"at once     {shared}: {FILL[found.verdicts['together'].word]}")
     if found.lead:
         wrong, right, same = found.flips
@@ -306,13 +323,6 @@ def in_lines(found: Screen, width: int | None = None) -> list[str]:
     lines += [f" {line}" for line in _example_lines(found)]
     lines += [f"do: {command}{'  # ' if command else ''}{why}" for command, why in found.advice]
     return lines
-
-
-def in_brackets(one: Estimate, tasks: bool = False) -> str:
-    """` (-28.9 to -18.0)`; with tasks the interval over them too."""
-    ends = [(one.low, one.high), (one.tasks_low, one.tasks_high)][: 1 + tasks]
-    said = "; ".join(f"{one.text(low)} to {one.text(high)}" for low, high in ends if low is not None)
-    return f" ({said})" if said else ""
 
 
 def question_of(prompt: SampledPrompt) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from maskwise.probes.one_probe import Figure
+from maskwise.probes.probe import Figure
 from maskwise.records.sample import SampledPrompt
 from maskwise.records.table import Table
 from maskwise.report import chart
@@ -106,12 +106,12 @@ def _together(screen: Screen) -> dict[str, Any]:
     return said | {"label": screen.label, "interval": ends, "word": screen.verdicts["together"].word}
 
 
-def _figure(screens: Sequence[Screen]) -> dict[str, Any] | None:
+def lead_figure(screens: Sequence[Screen]) -> tuple[Figure, Table] | None:
     """Of models with masks the change of accuracy with their number; of others the two ends of the distance."""
     import pandas as pd
 
     with_masks = [one for one in screens if one.lead == "masks"]
-    figure, own = (MASKS_DRAWN, with_masks) if with_masks else (ENDS_DRAWN, list(screens))
+    figure, own = (MASKS_DRAWN, with_masks) if with_masks else (ENDS_DRAWN, [one for one in screens if one.lead])
     tables = [_changes(one) if with_masks else _ends(one) for one in own]
     if not tables:
         return None
@@ -119,19 +119,26 @@ def _figure(screens: Sequence[Screen]) -> dict[str, Any] | None:
         tables = [table[table.series == "masks"] if with_masks else table for table in tables]
         tables = [table.assign(model=one.label) for table, one in zip(tables, own, strict=True)]
         figure = replace(figure, series=None)
-    table = pd.concat(tables, ignore_index=True)
+    return figure, pd.concat(tables, ignore_index=True)
+
+
+def _figure(screens: Sequence[Screen]) -> dict[str, Any] | None:
+    drawn = lead_figure(screens)
+    if drawn is None:
+        return None
+    figure, table = drawn
     wide, narrow = (
         chart.inline(chart.draw(figure, table, n, width=5.2), f"lead{'wn'[n]}", "The first row, drawn")
         for n in (False, True)
     )
-    return {"wide": wide, "narrow": narrow, "key": "masks" if with_masks else "distance"}
+    return {"wide": wide, "narrow": narrow, "key": "masks" if figure.x == "masks" else "distance"}
 
 
 def _changes(screen: Screen) -> Table:
     """The change from the baseline at every number of masks, and of full stops."""
     import pandas as pd
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for series, changes in screen.curves.items():
         rows.append({"series": series, "masks": 2 if series == "masks" else 0, "value": 0.0, "low": 0.0, "high": 0.0})
         for count, one in changes:

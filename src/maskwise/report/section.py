@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwise.probes.one_probe import FIRST, Figure, Probe, estimates, of_relevant, relevant_numbers
+from maskwise.probes.probe import FIRST, Figure, Probe, estimates, of_relevant, relevant_numbers
 from maskwise.records.table import Table, Tables
 from maskwise.report import chart
 from maskwise.report.chart import text_of

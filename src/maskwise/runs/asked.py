@@ -1,4 +1,4 @@
-"""The question of a record, rebuilt from the manifest: every question depends on the seeds alone."""
+"""The question of an answer, rebuilt from the manifest: every question depends on the seeds alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -6,13 +6,11 @@ from typing import Any, cast
 
 from maskwise.models.model import Model
 from maskwise.probes import PROBES
-from maskwise.probes.probe import Asker, Settings, Setup
+from maskwise.probes.setup import PAPER_RELEVANT, Asker, Settings, Setup
 from maskwise.probes.text import load_text
 from maskwise.records.manifest import Manifest, RunSettings
-from maskwise.records.record import Record, key_of
 from maskwise.runs.described_model import described_as
 from maskwise.runs.diagnose import digest, digest_of_words, plan
-from maskwise.runs.run_sample import AllBut
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import LAW
 from maskwise.tasks.datasets import Dataset
@@ -23,14 +21,14 @@ from maskwise.tasks.word_sources import PAPER_WORDS, UNFAMILIAR, WordSource, loa
 
 def asked_ids(
     manifest: Manifest,
-    record: Record,
+    row: Mapping[str, Any],
     tokenizer: Any,
     source: WordSource | None = None,
     text: str | None = None,
     data: Mapping[str, Dataset] | None = None,
     tasks: Sequence[Task] | None = None,
 ) -> tuple[int, ...]:
-    """The token ids that the model was given for a record of the run with this manifest."""
+    """The token ids that the model was given for a row of a table of the run with this manifest."""
     stored = manifest.settings
     source, text = source or shipped_source(stored.words), load_text() if text is None else text
     given = {
@@ -41,16 +39,21 @@ def asked_ids(
     for name, (now, why) in given.items():
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
-    settings, described = settings_of(stored, record), cast(Model, described_as(manifest.model, tokenizer))
+    settings, described = settings_of(stored, row["point"]), cast(Model, described_as(manifest.model, tokenizer))
     asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(described, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
-    key = key_of(record)
-    for unit in plan(setup, [probe for probe in PROBES if probe.name == record.probe]):
-        if record.point in unit.points:
-            for item in unit.items([record.point], AllBut({key})):
-                return item.prompt.ids
-    question = f"{record.probe}, {record.task}, point {record.point}"
-    raise UserError(f"this run asked no such question ({question}): give a record of this run")
+    for unit in plan(setup, [probe for probe in PROBES if probe.name == row["probe"]]):
+        if row["point"] in unit.points:
+            for item in unit.items([row["point"]], set()):
+                if item.key[:2] == (row["probe"], row["task"]) and asked_so(row, item.condition):
+                    return item.prompt.ids
+    question = f"{row['probe']}, {row['task']}, point {row['point']}"
+    raise UserError(f"this run asked no such question ({question}): give a row of one of its tables")
+
+
+def asked_so(row: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
+    named = {"relevant": PAPER_RELEVANT, **condition} if "relevant" in row else condition
+    return all(row.get(f"{name}_found", row.get(name)) == value for name, value in named.items())
 
 
 def shipped_source(stored: str | None) -> WordSource:
@@ -59,11 +62,11 @@ def shipped_source(stored: str | None) -> WordSource:
     return next((source for source in named if digest_of_words(source.words) == stored), load_word_source())
 
 
-def settings_of(stored: RunSettings, record: Record) -> Settings:
-    """The settings of a manifest; with enough points for the record: runs of 0.2 with --precision asked more."""
+def settings_of(stored: RunSettings, point: int) -> Settings:
+    """The settings of a manifest; with enough points for this one: runs of 0.2 with --precision asked more."""
     names = {field.name for field in fields(Settings)}
     values = {name: _as_tuples(value) for name, value in stored.items() if name in names}
-    return Settings(**(values | {"points": max(stored.points, record.point + 1)}))
+    return Settings(**(values | {"points": max(stored.points, point + 1)}))
 
 
 def _as_tuples(value: Any) -> Any:

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +18,11 @@ from maskwise.models.checkpoints.fingerprint import fingerprint
 from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in, tuned_from
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
-from maskwise.probes import PROBES, record_fields, select_tasks
+from maskwise.probes import FEW_SHOT_PROBES, PROBES, record_fields, select_tasks
 from maskwise.probes.blocks import on_grid
-from maskwise.probes.few_shot import few_shot_units
-from maskwise.probes.probe import Asker, Item, Probe, Settings, Setup, Unit
+from maskwise.probes.probe import Probe
 from maskwise.probes.questions import Questions, units_of_questions
+from maskwise.probes.setup import Asker, Item, Settings, Setup, Unit
 from maskwise.probes.text import load_text
 from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
 from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
@@ -106,7 +106,7 @@ def plan_run(
     settings, notes = fit_to_model(settings, model.causal, probes, model.block)
     if model.weights is not None:
         notes += [f"the figures include what rounding to {model.weights} does: a run without --weights has none of it"]
-    refuse_too_many_examples(model, settings, probes)
+    refuse_too_many_examples(model, settings)
     check_offsets(model.tokenizer)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler), settings.chat)
     words, text = load_words() if words is None else words, load_text() if text is None else text
@@ -128,10 +128,10 @@ def _longest_prompt(asked: Sequence[Probe], setup: Setup) -> int:
     return max((item.prompt.start + len(item.prompt.ids) for item in items), default=0)
 
 
-def refuse_too_many_examples(model: Model, settings: Settings, probes: Sequence[Probe]) -> None:
+def refuse_too_many_examples(model: Model, settings: Settings) -> None:
     """Refuses too many examples early: drawing and tokenising them takes a minute."""
     count = settings.distractors + max(settings.relevant)
-    asked = any(is_few_shot(probe) for probe in probes if probe.name in settings.probes)
+    asked = FEW_SHOT_PROBES & set(settings.probes)
     if asked and TOKENS_OF_AN_EXAMPLE * count > model.window:
         window = f"the context length of {model.name}, {model.window:,} tokens"
         raise UserError(f"{count:,} examples do not fit into {window}: lower --distractors or --relevant")
@@ -146,37 +146,16 @@ def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
 
 
 def plan(setup: Setup, probes: Sequence[Probe]) -> list[Unit]:
-    """What the run consists of. All few-shot variants share their units, so that equal prompts are asked once."""
-    variants = [
-        replace(variant, relevant=number)
-        for probe in probes
-        if probe.variants is not None
-        for number in (setup.settings.relevant if probe.each_number else [None])
-        for variant in probe.variants(_own_setup(setup, probe))
-    ]
-    units = list(few_shot_units(setup, variants))
-    for probe in probes:
-        if probe.units is not None:
-            units += probe.units(_own_setup(setup, probe))
-    units += units_of_questions(setup, questions_of(setup, probes))
-    if select_tasks.NAME in setup.settings.probes:
-        units += select_tasks.units(setup)
-    return [on_grid(setup, unit) for unit in units]
+    """What the run consists of. Probes that share a task's questions share units, so that equal prompts are asked
+    once."""
+    return [on_grid(setup, unit) for unit in units_of_questions(setup, questions_of(setup, probes))]
 
 
 def questions_of(setup: Setup, probes: Sequence[Probe]) -> Iterator[tuple[str, Questions]]:
     for probe in probes:
-        if probe.measured is not None:
-            parameters = setup.settings.parameters[probe.name]
-            yield from ((probe.name, one) for one in probe.measured.ask(_own_setup(setup, probe), **parameters))
-
-
-def is_few_shot(probe: Probe) -> bool:
-    return probe.variants is not None or "relevant" in ((probe.measured and probe.measured.condition) or ())
-
-
-def _own_setup(setup: Setup, probe: Probe) -> Setup:
-    return replace(setup, own=setup.settings.parameters[probe.name])
+        yield from ((probe.name, one) for one in probe.ask(setup, **setup.settings.parameters[probe.name]))
+    if select_tasks.NAME in setup.settings.probes:
+        yield from ((select_tasks.NAME, one) for one in select_tasks.ask(setup))
 
 
 def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequence[Probe]) -> None:

@@ -1,35 +1,38 @@
-"""`Run`, the result of `mw.diagnose` and `mw.read_run`: scores, records, table, figures and page."""
+"""`Run`, the result of `mw.diagnose` and `mw.read_run`: tables, estimates, figures and page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from maskwise.probes import FEW_SHOT_PROBES, record_fields
-from maskwise.records.folder import RunOnDisk, tables_of
+from maskwise.probes import PROBES, record_fields
+from maskwise.probes.probe import measured
+from maskwise.records.folder import RunOnDisk
 from maskwise.records.folder import read_run as read_stored_run
-from maskwise.records.record import Record
-from maskwise.records.table import Table, Tables
-from maskwise.report.readings import Reading, readings_of, records_as_strangers_wrote_them, sections_of
-from maskwise.scoring.scores import Score
+from maskwise.records.table import Table
+from maskwise.report import chart
+from maskwise.report.page import as_strangers_wrote_them, first_screen, labels_of, sections_of, write_page
+from maskwise.report.screen import Screen, finding_of, in_lines, screen_of
+from maskwise.report.screen_view import lead_figure
+from maskwise.scoring.estimates import Estimate
 from maskwise.support.errors import UserError
 from maskwise.support.files import refuse_checkpoint_folder
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.nearest import did_you_mean
-from maskwise.support.typed import JsonObject, json_object
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
     from maskwise.models.model import Model
-    from maskwise.probes.probe import Preset, Settings
+    from maskwise.probes.setup import Preset, Settings
     from maskwise.tasks.datasets import Dataset
     from maskwise.tasks.rules import Task
     from maskwise.tasks.word_sources import WordSource
+
+LEAD = "lead"  # the figure of the first screen
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,15 @@ class Sources:
 
 @dataclass(frozen=True, repr=False)
 class Run(RunOnDisk):
-    """A run of `maskwise diagnose`: the folder, the manifest, every record, and what they show.
+    """A run of `maskwise diagnose`: the folder, the manifest, every answer, and what they show.
 
-    folder (Path), manifest (`Manifest`) and records (a sequence of `Record`, one per test point and condition) are what
-    was stored.
+    print(run) is the first screen. folder (Path), manifest (`Manifest`), records (a sequence of `Record`) and tables (a
+    pandas table for each probe) are what was stored.
 
     >>> import maskwise as mw
-    >>> run = mw.diagnose("tiny-llada", preset="quick", probes="mask-count", points=1, out="runs/readme")
-    >>> run.scores["mask_tax"].n
-    5
+    >>> run = mw.diagnose("tiny-llada", preset="quick", probes="mask-count", questions=2, out="runs/readme")
+    >>> run.table("mask-count").groupby("masks").correct.count().to_dict()
+    {2: 10, 200: 10}
     """
 
     sources: Sources = field(default=Sources(), compare=False)
@@ -62,21 +65,19 @@ class Run(RunOnDisk):
         state = "" if self.manifest.complete else ", unfinished"
         return f"Run({str(self.folder)!r}: {self.manifest.model.name}, {len(self.records)} records{state})"
 
+    def __str__(self) -> str:
+        return "\n".join(in_lines(self.screen))
+
     @cached_property
-    def reading(self) -> Reading:
-        return readings_of([self])[0]
+    def screen(self) -> Screen:
+        """The first screen: its rows, verdicts, flips and advice."""
+        with as_strangers_wrote_them([self]):
+            return screen_of(self, labels_of([self])[0])
 
     @property
-    def summary(self) -> JsonObject:
-        """What `maskwise diagnose --json` prints: settings, scores, every condition of every probe, claims."""
-        from maskwise.report.words.finding import with_finding
-
-        return json_object(with_finding(self.reading))
-
-    @cached_property
-    def tables(self) -> Tables:
-        """The answers of each probe that was asked, as a pandas table (records/table.py)."""
-        return tables_of(self, FEW_SHOT_PROBES)
+    def finding(self) -> str:
+        """What the run found of the lead, in one line: the change with its interval, and the verdict."""
+        return finding_of(self.screen)
 
     def table(self, probe: str) -> Table:
         """The answers of a probe as a pandas table, a row each; columns: records/table.py."""
@@ -84,79 +85,45 @@ class Run(RunOnDisk):
             raise UserError(f"this run has no answers of {probe!r}{did_you_mean(probe, self.tables)}")
         return self.tables[probe]
 
-    @property
-    def scores(self) -> dict[str, Score]:
-        """Each score by name: its `value`, `low`, `high`, `n` and so on, with `why` where the value is None.
-
-        A score is also a dictionary, as until version 0.3: `score.value`, `score.get("over")`, `json.dumps(scores)`.
-
-        >>> import maskwise as mw
-        >>> mw.read_run("runs/readme").scores["locality"].why
-        'not measured'
-        """
-        found = json_object(self.reading.summary.scores)  # JsonObject has the fields of a Score as attributes
-        return cast(dict[str, Score], found)
-
-    def frame(self) -> "DataFrame":
-        """The records as a pandas table (`pip install '.[frame]'` in a clone), one row each.
-
-        The entries of a record's condition are columns such as condition.masks, those of its evidence evidence.NAME.
-
-        >>> import maskwise as mw
-        >>> frame = mw.read_run("runs/readme").frame()
-        >>> frame.groupby("condition.masks").correct.count().to_dict()
-        {2: 5, 200: 5}
-        """
-        if find_spec("pandas") is None:
-            raise UserError("pandas is not installed: pip install '.[frame]' in a clone, or use run.records")
-        import pandas
-
-        return pandas.json_normalize([record.to_dict() for record in self.records])
-
-    @property
-    def figures(self) -> list[str]:
-        """The names that `plot` takes, in the order of the page."""
-        from maskwise.report.sections import sections_for
-
-        earlier = [section.name or probe for probe, section in sections_for([self.reading])]
-        return [*earlier, *self._drawn]
-
     @cached_property
-    def _drawn(self) -> dict[str, Any]:
-        """The figures of probes of the new kind: the first by the probe's name, others by that and their title."""
-        found: dict[str, Any] = {}
-        for one in sections_of([self.reading]):
-            for figure, title, table in one.figures:
-                found[f"{one.probe.name}: {title}" if one.probe.name in found else one.probe.name] = figure, table
-        return found
+    def measured(self) -> dict[str, list[Estimate]]:
+        """The estimates of each probe, the first of them its finding."""
+        with as_strangers_wrote_them([self]):
+            return measured(PROBES, self.tables)
 
     def estimates(self) -> "DataFrame":
         """What every probe measures, a row each: probe, name, value, low, high, n, unit and so on (`Estimate`)."""
         import pandas as pd
 
-        sections = sections_of([self.reading])
-        rows = [{"probe": s.probe.name} | one.row for s in sections for found in s.estimates.values() for one in found]
-        return pd.DataFrame(rows)
+        return pd.DataFrame([{"probe": name} | one.row for name, found in self.measured.items() for one in found])
 
-    def plot(self, name: str) -> "Figure":
-        """The figure of a probe as the page shows it: a matplotlib figure.
+    @cached_property
+    def _drawn(self) -> dict[str, Any]:
+        """Each figure by the name that `plot` takes: the lead, then a probe's first by its name, others with their
+        title."""
+        lead = lead_figure([self.screen])
+        found: dict[str, Any] = {} if lead is None else {LEAD: lead}
+        with as_strangers_wrote_them([self]):
+            for one in sections_of([self]):
+                for figure, title, table in one.figures:
+                    found[f"{one.probe.name}: {title}" if one.probe.name in found else one.probe.name] = figure, table
+        return found
+
+    @property
+    def figures(self) -> list[str]:
+        """The names that `plot` takes, in the order of the page."""
+        return [*self._drawn]
+
+    def plot(self, name: str = LEAD) -> "Figure":
+        """A figure of the page, by default that of the first screen: a matplotlib figure.
 
         >>> import maskwise as mw
         >>> figure = mw.read_run("runs/readme").plot("mask-count")
         >>> figure.savefig("mask-count.png")
         """
-        from maskwise.report import chart
-        from maskwise.report.figures.curves import draw, drawing_style
-        from maskwise.report.figures.panels import panels
-        from maskwise.report.sections import sections_for
-
-        if name in self._drawn:
-            return chart.draw(*self._drawn[name])
-        found = {section.name or probe: section for probe, section in reversed(sections_for([self.reading]))}
-        if name not in found:
+        if name not in self._drawn:
             raise UserError(f"this run has no figure {name!r}{did_you_mean(name, self.figures)}")
-        with records_as_strangers_wrote_them([self.folder]), drawing_style():
-            return draw(panels(found[name], [self.reading]), narrow=False)
+        return chart.draw(*self._drawn[name])
 
     def report(self, out: str | Path | None = None) -> Path:
         """Draws the page into the run's folder, or into `out`; returns its path.
@@ -165,34 +132,28 @@ class Run(RunOnDisk):
         >>> mw.read_run("runs/readme").report().name
         'report.html'
         """
-        from maskwise.report.pages.page import write_page
-
-        return write_page([self.reading], self.folder if out is None else Path(out))
+        return write_page([self], self.folder if out is None else Path(out))
 
     def _repr_html_(self) -> str:
         """The first screen of the page, for notebooks."""
-        from maskwise.report.pages.notebook import first_screen
+        return first_screen([self])
 
-        return first_screen(self.reading)
-
-    def prompt(self, record: Record) -> str:
-        """The text that was asked for a record, rebuilt from the seed, the task, the point and the condition in it.
+    def prompt(self, row: Mapping[str, Any]) -> str:
+        """The text that was asked for a row of a table, rebuilt from the seed, the task, the point and the condition.
 
         It is what the model was given, masks included. Nothing but the tokenizer is read for it.
 
         >>> import maskwise as mw
         >>> run = mw.read_run("runs/readme")
-        >>> run.prompt(run.records[0]).endswith("Answer:[" + 2 * "<|mask|>")
+        >>> run.prompt(run.table("mask-count").iloc[0]).endswith("Answer:[" + 2 * "<|mask|>")
         True
         """
         from maskwise.runs.asked import asked_ids
         from maskwise.runs.described_model import tokenizer_of
 
-        if not isinstance(record, Record):
-            raise UserError(f"record is a value of the type {type(record).__name__}: give one of run.records")
         own = self.sources
         tokenizer = own.tokenizer or tokenizer_of(self.manifest.model.name)
-        return tokenizer.decode(asked_ids(self.manifest, record, tokenizer, own.words, own.text, own.data, own.tasks))
+        return tokenizer.decode(asked_ids(self.manifest, row, tokenizer, own.words, own.text, own.data, own.tasks))
 
 
 def read_run(folder: str | Path) -> Run:
@@ -312,12 +273,12 @@ def diagnose(
         command: a command line that asks the same, for the manifest.
 
     Returns:
-        The run: its scores, records, table, figures and page.
+        The run: its tables, estimates, finding, figures and page.
 
     >>> import maskwise as mw
-    >>> run = mw.diagnose("tiny-llada", "mask-count", preset="quick", points=1, out="runs/readme")
+    >>> run = mw.diagnose("tiny-llada", "mask-count", preset="quick", questions=2, out="runs/readme")
     >>> len(run.records), run.figures
-    (10, ['mask-count'])
+    (20, ['lead', 'mask-count'])
     """
     given = locals()
     inputs = run_inputs(**{name: given[name] for name in QUESTION_ARGUMENTS})
@@ -341,4 +302,4 @@ def diagnose(
     stored = read_stored_run(folder, record_fields())
     source, prose = inputs.source if words else None, inputs.text if text else None
     sources = Sources(opened.tokenizer, source, prose, inputs.data, inputs.tasks)
-    return Run(stored.folder, stored.manifest, stored.records, sources)
+    return Run(**{each.name: getattr(stored, each.name) for each in fields(stored)}, sources=sources)

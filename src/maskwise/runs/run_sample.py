@@ -10,7 +10,8 @@ from torch import Tensor
 from maskwise.models.model import Model
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import DIGITS, answer_rows, pack
-from maskwise.probes.probe import Item, Probe, Unit
+from maskwise.probes.probe import Probe
+from maskwise.probes.setup import Item, Unit
 from maskwise.records.record import Key, Record, condition_text, key_of
 from maskwise.records.sample import MOST_PROMPTS, MOST_TOKENS, SampledPrompt
 from maskwise.tasks.prompts import Prompt
@@ -25,13 +26,14 @@ def take_sample(
 ) -> list[SampledPrompt]:
     """Asked one prompt at a time, so that it does not depend on what else was asked. With a probe of gradients those of
     two prompts are measured token by token: of one with the fewest masks and of one with the most."""
-    shown = {probe.name for probe in probes if probe.variants is not None or probe.one_pass}
-    shown |= {item.key[0] for unit in units if unit.one_pass for item in unit.items(unit.points[:1], set())}
+    shown = {item.key[0] for unit in units if unit.one_pass for item in unit.items(unit.points[:1], set())}
     chosen = choose(records, [probe.name for probe in probes if probe.name in shown])
     wanted = {key_of(record): record for record in chosen}
     items = {item.key: item for item in items_of(units, wanted)}
     by_masks = sorted((key for key in wanted if key in items), key=lambda key: wanted[key].masks)
-    attributed = {by_masks[0], by_masks[-1]} if by_masks and any(probe.gradients for probe in probes) else set()
+    attributed = (
+        {by_masks[0], by_masks[-1]} if by_masks and any("gradients" in probe.needs for probe in probes) else set()
+    )
     answered: dict[tuple[tuple[int, ...], int], Tensor] = {}
     found, tokens = [], 0
     for key, record in wanted.items():

@@ -20,7 +20,7 @@ from maskwise.models.finite import refuse_nonfinite_rows
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, ask
 from maskwise.probes.blocks import visible_masks
-from maskwise.probes.probe import Answerer, Item
+from maskwise.probes.setup import Answerer, Item
 from maskwise.records.folder import append
 from maskwise.records.record import Record
 from maskwise.support.errors import UserError

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from maskwise.probes import PROBES
-from maskwise.probes.examples import PAPER_RELEVANT
-from maskwise.probes.probe import Preset, Probe, Settings, Setup
+from maskwise.probes.probe import NEEDS, Probe
 from maskwise.probes.select_tasks import NAME as SELECT_TASKS
-from maskwise.scoring.power import DetectableDifference, detectable
+from maskwise.probes.setup import PAPER_RELEVANT, Preset, Settings, Setup
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
 from maskwise.support.removed import removed
@@ -42,10 +41,7 @@ def preset(name: Preset, probes: Sequence[Probe] = PROBES) -> Settings:
     return Settings(
         preset=name,
         probes=tuple(probe.name for probe in probes if name in probe.presets),
-        parameters={
-            probe.name: {**probe.parameters, **{"quick": probe.quick, "paper": probe.paper}.get(name, {})}
-            for probe in probes
-        },
+        parameters={probe.name: {**probe.parameters, **probe.sizes.get(name, {})} for probe in probes},
         **NUMBERS[name],
     )
 
@@ -152,18 +148,6 @@ def with_words(settings: Settings, source: WordSource) -> Settings:
     return replace(settings, tasks=names[: len(settings.tasks)] if settings.preset == "quick" else names)
 
 
-def power_of(settings: Settings) -> list[DetectableDifference]:
-    """The detectable difference of each probe that compares accuracies over a known number of questions."""
-    asked = [probe for probe in PROBES if probe.name in settings.probes and not probe.only_blocks]
-    counts = {probe.name: probe.questions(settings) for probe in asked if probe.questions is not None}
-    counts |= {
-        probe.name: len(settings.tasks) * settings.points
-        for probe in asked
-        if probe.variants is not None or "relevant" in ((probe.measured and probe.measured.condition) or ())
-    }
-    return [detectable(probe.name, counts[probe.name]) for probe in asked if probe.name in counts]
-
-
 def fit_to_model(
     settings: Settings,
     causal: bool,
@@ -172,10 +156,10 @@ def fit_to_model(
 ) -> tuple[Settings, list[str]]:
     """The settings without the probes that do not apply to the model, and a note on each, except on probes for block
     diffusion models that only the preset named."""
-    why = {probe.name: probe.not_causal for probe in probes if causal and probe.not_causal}
-    why |= {probe.name: probe.not_blocks for probe in probes if block is not None and probe.not_blocks}
+    lacking = [need for need, lacks in (("masks", causal), ("whole sequences", block is not None)) if lacks]
+    why = {probe.name: NEEDS[need] for need in reversed(lacking) for probe in probes if need in probe.needs}
     left_out = [name for name in settings.probes if name in why]
-    only_blocks = {probe.name for probe in probes if probe.only_blocks and block is None}
+    only_blocks = {probe.name for probe in probes if "blocks" in probe.needs and block is None}
     kept = tuple(name for name in settings.probes if name not in why.keys() | only_blocks)
     if not kept:
         others = [name for name in DEFAULT.probes if name not in why.keys() | only_blocks]
@@ -184,7 +168,7 @@ def fit_to_model(
         reason = f"does not apply, {why[name]}" if left_out else "is for block diffusion models"
         raise UserError(f"no probe to run: {name} {reason}{remedy}")
     if settings.probes not in [one.probes for one in (QUICK, DEFAULT, FULL, PAPER)]:
-        why |= dict.fromkeys(only_blocks, "it is for block diffusion models")
+        why |= dict.fromkeys(only_blocks, NEEDS["blocks"])
     notes = [f"{name} was not run: {why[name]}" for name in settings.probes if name in why]
     return replace(settings, probes=kept), notes
 

@@ -74,8 +74,13 @@ class Estimate:
         """`56.2 % (34.2 to 75.9)`"""
         if self.value is None:
             return self.why or "not measured"
-        between = "" if self.low is None else f" ({self.text(self.low)} to {self.text(self.high)})"
-        return f"{self.text(self.value)} {self.unit}".rstrip() + between
+        return f"{self.text(self.value)} {self.unit}".rstrip() + self.brackets()
+
+    def brackets(self, tasks: bool = False) -> str:
+        """` (-28.9 to -18.0)`, with tasks the interval over them too; empty without an interval."""
+        ends = [(self.low, self.high), (self.tasks_low, self.tasks_high)][: 1 + tasks]
+        said = "; ".join(f"{self.text(low)} to {self.text(high)}" for low, high in ends if low is not None)
+        return f" ({said})" if said else ""
 
     def text(self, value: float | None) -> str:
         """A value in the estimate's unit, without it: changes with their sign."""

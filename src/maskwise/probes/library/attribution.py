@@ -30,10 +30,9 @@ from msgspec import UNSET, UnsetType
 
 from maskwise.probes.blocks import sees_past_the_question, visible_counts
 from maskwise.probes.evidence import TIMES_INPUT
-from maskwise.probes.few_shot import episodes
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Asker, Setup
-from maskwise.probes.questions import Points, Questions
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import Points, Questions, episodes
+from maskwise.probes.setup import Asker, Setup
 from maskwise.records.record import ProbeFields
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import QUESTION, SHARE, Estimate, curve, mean
@@ -221,16 +220,30 @@ PROBE = Probe(
     metrics,
     figures=[
         Figure(
-            *(by_example, "example", "Place of the example in the prompt", "Of the largest"),
-            **{"title": "Which examples move the answer?", "series": "question", "panel": "gradient"},
+            by_example,
+            "example",
+            "Place of the example in the prompt",
+            "Of the largest",
+            title="Which examples move the answer?",
+            series="question",
+            panel="gradient",
         ),
         Figure(
-            *(by_tokens, "tokens", "Tokens", "Of the largest"),
-            **{"title": "Do masks move the answer more than the text does?", "panel": "gradient", "kind": "points"},
+            by_tokens,
+            "tokens",
+            "Tokens",
+            "Of the largest",
+            title="Do masks move the answer more than the text does?",
+            panel="gradient",
+            kind="points",
         ),
         Figure(
-            *(by_layer, "layer", "Layer", "Share of attention"),
-            **{"title": "What does the answer attend to?", "series": "tokens"},
+            by_layer,
+            "layer",
+            "Layer",
+            "Share of attention",
+            title="What does the answer attend to?",
+            series="tokens",
         ),
     ],
     condition={"of": str, "question": str | UnsetType, "extra masks": Count | UnsetType},

@@ -18,10 +18,9 @@ Not in the paper; this probe is ours.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from maskwise.probes.examples import FEW_SHOT
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
-from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SHARE, Estimate, change, curve, wide
 from maskwise.support.typed import Count

@@ -21,10 +21,10 @@ from typing import Any
 
 from msgspec import UnsetType
 
-from maskwise.probes.one_probe import Figure, Probe
 from maskwise.probes.paces import ITEMS, paces
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import QUESTION, SHARE, TOKENS, Estimate, change, curve, share, without_skill
 from maskwise.support.errors import UserError

@@ -36,9 +36,9 @@ from maskwise.probes.known_tokens import (
     of_able_sources,
     source_skills,
 )
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Questions
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import reliability
 from maskwise.scoring.estimates import POINTS, Estimate, estimated

@@ -13,10 +13,9 @@ LLaDA; for Dream it does not.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from maskwise.probes.examples import FEW_SHOT
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
-from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate, curve, mean, wide
 from maskwise.support.typed import Count

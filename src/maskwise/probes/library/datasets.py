@@ -18,9 +18,9 @@ from typing import Any
 
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import data_examples, given_data, label_prompt, longest_that_fits, tests_that_fit
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, SHARE, Estimate, answers, change, curve, mean, share, wide
 from maskwise.tasks.datasets import HOTPOTQA, READERS, has_labels

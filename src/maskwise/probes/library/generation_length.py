@@ -22,9 +22,9 @@ from typing import Any
 from msgspec import UnsetType
 
 from maskwise.probes.checked import ONE_BLOCK, AskedSet, CanvasLayout, asked_sets, layouts
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SHARE, TOKENS, Estimate, change, curve, mean, wide
 from maskwise.support.typed import Count

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from maskwise.probes.checked import AskedSet, asked_sets
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, Estimate, curve, mean, wide
 from maskwise.support.typed import Count

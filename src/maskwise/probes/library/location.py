@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 
 from maskwise.probes.blocks import sees_past_the_question, visible_counts
-from maskwise.probes.examples import FEW_SHOT
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
-from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
 from maskwise.scoring.scores import share_of_skill

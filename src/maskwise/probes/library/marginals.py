@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UnsetType
 
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.probes.text import QUICK_GAP, TASK, gap_pieces, with_gap
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, POINTS, QUESTION, SHARE, Estimate, curve, mean

@@ -1,253 +1,240 @@
-"""mask-count: more and more masks after the question, of which only the first is the answer.
+"""Empty masks: do masks behind the question change the answer?
 
-Paper probe 4, format B: relevant examples and distractors mixed at random, k masks at the end. Condition:
-{"masks": 50}. With a_k the accuracy under k masks and c = 1/3 of guessing, three scores are defined here:
+    R d d R d ... Q ? _ _ _ _ _
 
-    mask tax     1 - mean over k > 2 of (a_k - c) / (a_2 - c)
-    degradation  (max - min) / max over all k that were asked, which the score names
-    mask nats    mean over k > 2 of NLL_k - NLL_2, the negative log-likelihood of the right answer
+The same question with more and more masks behind it; only the first mask is the answer, the others state how much room
+follows. A level line is what one would hope for; two masks (the answer's and the closing bracket's) are the baseline.
+Mask tax: mean over k > 2 of (a_2 - a_k) / (a_2 - 1/3), with a_k the accuracy under k masks. Degradation: (max - min) /
+max over all k, biased upwards where masks do nothing. Tuning with the mask-agnostic loss lowers the entropy and keeps
+the confidence level.
+
+With `shots`: relevant examples alone, few and many of them, with few and many masks, over the 16 tasks, clouds of
+points and the data sets given. A point is a task: what more examples gain against what more masks take away. Both share
+one accuracy, whose noise alone makes r negative; the second r takes the two from different questions.
+
+The paper (arXiv 2511.21338, probes 4 and 11, format B): from few masks to 200 LLaDA-Base loses 23 points,
+LLaDA-Instruct 27; Dream-Base loses 6 and Dream-Instruct 8 by about 20 masks, then both stay level. Shots: r is -.15 and
+-.16 for LLaDA, -.21 and -.02 for Dream.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-import numpy as np
-from msgspec import structs
+from msgspec import UnsetType
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.examples import FEW_SHOT, main_records
-from maskwise.probes.library.filler import NAME as FILLER
-from maskwise.probes.library.filler import filler_name, strictest
-from maskwise.probes.library.steps import NAME as STEPS
-from maskwise.probes.probe import NO_MASK_TOKEN, Probe, ScoreRule, Sentences, Setup, Variant
-from maskwise.probes.section import Lead, Measure, Shown, by_masks, over_masks
-from maskwise.records.groups import values_of
-from maskwise.records.record import Condition, Record
-from maskwise.scoring import scores
-from maskwise.scoring.changes import Difference, paired_difference
-from maskwise.scoring.claims import Claim, contrast_claim
-from maskwise.scoring.contrasts import weights_of
-from maskwise.scoring.numbers import percent, signed, tenths
-from maskwise.scoring.scores import Score, bootstrapped, nats_score, null_score, share_of_skill, tables
-from maskwise.scoring.skill import task_skill
+from maskwise.probes.labelled import Labels, data_examples, given_data, label_prompt, labels_of, tests_that_fit
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import FEW_SHOT, Points, Questions, ended, few_shot, with_relevant
+from maskwise.probes.setup import Setup
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, estimated, mean, ratio, share, wide
+from maskwise.scoring.intervals import correlation
+from maskwise.scoring.scores import least_relative_loss, relative_loss, share_of_skill
 from maskwise.support.typed import Count
+from maskwise.tasks.datasets import READERS, has_labels
 from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.labelled_exercises import Labelled
+from maskwise.tasks.point_clouds import LABELS, SHAPES, arranged, draw_cloud, exercise
+from maskwise.tasks.prompts import Prompt
 
 NAME = "mask-count"
-LARGEST_BLOCK = 32  # masks that a growing canvas may show at a time
+BASELINE, SOME = 2, 20  # masks; by 20 the paper's Dream has lost what it loses
+
+Condition = Mapping[str, Any]
 
 
-def variants(setup: Setup) -> list[Variant]:
-    counts = visible_counts(setup, NAME, setup.own["mask_counts"])
-    return [Variant(NAME, {"masks": k}, open=True, masks=k, distractors=setup.own["among"]) for k in counts]
+def ask(
+    setup: Setup,
+    mask_counts: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200),
+    among: int | None = None,
+    shots: tuple[int, ...] = (),
+    extra: tuple[int, ...] = (1, 200),
+    clouds: int = 5,
+) -> Iterator[Questions]:
+    asked = [{"masks": k} for k in visible_counts(setup, NAME, mask_counts)]
+    for source in few_shot(setup):
+
+        def prompt(point: int, condition: Condition, source=source) -> Prompt:
+            return ended(setup.asker, source.encoded(point, distractors=among), condition["masks"])
+
+        yield Questions(source, with_relevant(source, asked), prompt, source.answer)
+    if shots and setup.model.block is None:  # a block diffusion model sees no masks beyond its block
+        by_shots = [{"shots": n, "extra": k} for n in shots for k in extra]
+        yield from rule_questions(setup, by_shots)
+        yield from cloud_questions(setup, by_shots, clouds)
+        yield from data_questions(setup, by_shots)
 
 
-def two_masks(condition: Condition, conditions: Sequence[Condition]) -> Condition:
-    """The baseline: the answer's mask and the closing bracket's, as in format A."""
-    return next((c for c in conditions if c["masks"] == 2), conditions[0])
+def rule_questions(setup: Setup, conditions: Sequence[Condition]) -> Iterator[Questions]:
+    for shots in dict.fromkeys(one["shots"] for one in conditions):
+        for source in few_shot(setup, [shots], distractors=0, afresh=False):
+
+            def prompt(point: int, condition: Condition, source=source) -> Prompt:
+                return ended(setup.asker, source.encoded(point), 1 + condition["extra"])
+
+            yield Questions(source, [one for one in conditions if one["shots"] == shots], prompt, source.answer)
 
 
-def mask_tax(records: Sequence[Record]) -> Score:
-    counts = values_of(records, "masks")
-    more = [column for column, k in enumerate(counts) if k > 2]
-    if 2 not in counts or not more:
-        return null_score()
-    two = counts.index(2)
+def cloud_questions(setup: Setup, conditions: Sequence[Condition], several: int) -> Iterator[Questions]:
+    """The four shapes; a shape's questions are shared out among its clouds, whose examples stand as they were drawn."""
+    seed, count = setup.settings.seed, setup.settings.points
+    labels, most = labels_of(setup.asker.tokenizer, LABELS), max(one["shots"] for one in conditions)
+    for shape in SHAPES:
+        numbers = range(seed * several, (seed + 1) * several)
+        drawn = [draw_cloud(shape, most, -(-count // several), number) for number in numbers]
+        each = [[exercise(*one) for one in zip(cloud.tests, cloud.test_labels, strict=True)] for cloud in drawn]
+        tests = [test for turn in zip(*each, strict=True) for test in turn][:count]
 
-    def tax(accuracy: np.ndarray) -> np.ndarray:
-        return share_of_skill((accuracy[:, [two]] - accuracy[:, more]).mean(1), accuracy[:, two] - CHANCE)
+        def examples(shots: int, point: int, drawn=drawn) -> list[Labelled]:
+            return arranged(drawn[point % len(drawn)], point // len(drawn), "random", shots)
 
-    return bootstrapped(tables(records, [{"masks": k} for k in counts]), tax)
-
-
-def degradation(records: Sequence[Record]) -> Score:
-    counts = values_of(records, "masks")
-    if len(counts) < 2:
-        return null_score()
-    by_task = tables(records, [{"masks": k} for k in counts])
-    found = bootstrapped(by_task, scores.relative_loss, low_end=scores.least_relative_loss)
-    return found if found.value is None else structs.replace(found, over=f"k = {', '.join(map(str, counts))}")
+        yield label_questions(setup, shape, conditions, examples, tests, labels)
 
 
-def mask_nats(records: Sequence[Record]) -> Score:
-    counts = values_of(records, "masks")
-    more = [k for k in counts if k > 2]
-    if 2 not in counts or not more:
-        return null_score()
-    return nats_score(records, [{"masks": k} for k in (2, *more)], [-1.0, *[1 / len(more)] * len(more)])
+def data_questions(setup: Setup, conditions: Sequence[Condition]) -> Iterator[Questions]:
+    asker, settings = setup.asker, setup.settings
+    shots, most_masks = {one["shots"] for one in conditions}, max(one["extra"] for one in conditions)
+    if missing := [name for name in READERS if name not in setup.data]:
+        setup.note(f"{NAME}: without the paper's {', '.join(missing)}: give them with --data NAME=PATH")
+    for data, labels in given_data(setup, PROBE):
+        shown = {n: data_examples(asker, data, n, settings.seed) for n in shots}
+        longest = setup.model.window - labels.masks - most_masks
+        tests = tests_that_fit(asker, data, shown[max(shots)], settings.points, longest, settings.seed)
+        if len(tests) < settings.points:
+            setup.note(
+                f"{NAME}: {len(tests)} questions of {data.name} fit the context length after {max(shots)} examples"
+            )
+
+        def examples(shots: int, point: int, shown=shown) -> list[Labelled]:
+            return list(shown[shots])
+
+        yield label_questions(setup, data.name, conditions, examples, tests, labels)
 
 
-def claims(records: Sequence[Record]) -> list[Claim]:
-    """Appended masks lower the accuracy. Measured: accuracy with 2 masks less that with the most, above zero."""
-    counts = values_of(records, "masks")
-    if 2 not in counts or counts[-1] == 2:
+def label_questions(
+    setup: Setup,
+    task: str,
+    conditions: Sequence[Condition],
+    examples: Callable[[int, int], list[Labelled]],
+    tests: Sequence[Labelled],
+    labels: Labels,
+) -> Questions:
+    """examples: those of so many shots that a point sees."""
+
+    def prompt(point: int, condition: Condition) -> Prompt:
+        """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
+        shown, more = examples(condition["shots"], point), condition["extra"] - 1
+        return label_prompt(setup.asker, shown, tests[point], labels, more=more)[0]
+
+    return Questions(Points(task, range(len(tests))), conditions, prompt)
+
+
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    return [*of_masks(few_shots(table)), *of_shots(table)]
+
+
+def few_shots(table: Table) -> Table:
+    """The answers that are about masks alone."""
+    own = table[table.shots.isna()] if "shots" in table else table
+    return own.astype({"masks": int, "relevant": int})
+
+
+def of_masks(table: Table) -> list[Estimate]:
+    right, nats = wide(table, "masks"), wide(table, "masks", "nll")
+    more = [k for k in right if k > BASELINE]
+    if BASELINE not in right or not more:
         return []
-    weights = weights_of(NAME, [({"masks": 2}, 1.0), ({"masks": counts[-1]}, -1.0)])
-    measure = f"2 masks less {counts[-1]}"
-    return [contrast_claim("masks-cost", "appended masks lower the accuracy", measure, records, weights)]
+    most, two, after = max(more), list(right).index(BASELINE), [at for at, k in enumerate(right) if k > BASELINE]
+    changes = {
+        k: change(f"change of accuracy with {k} masks instead of {BASELINE}", right[k], right[BASELINE], claim="below")
+        for k in (most, SOME)
+        if k in more
+    }
+    return [
+        changes.pop(most),
+        *(share(f"accuracy with {k} masks", right[k]) for k in (BASELINE, most)),
+        *changes.values(),
+        ratio("mask tax", right, lambda a: share_of_skill((a[:, [two]] - a[:, after]).mean(1), a[:, two] - CHANCE)),
+        ratio(
+            f"degradation over {', '.join(map(str, right))} masks", right, relative_loss, low_end=least_relative_loss
+        ),
+        mean("nats lost to masks", nats[more].mean(axis=1) - nats[BASELINE]),
+    ]
 
 
-def _seen(shown: Shown) -> str:
-    entries = sorted(shown.entries(NAME), key=lambda entry: entry.masks)
-    few, many = next((entry for entry in entries if entry.masks == 2), entries[0]), entries[-1]
-    return (
-        f"{percent(few.accuracy)} of its answers are right with {few.masks} masks, "
-        f"{percent(many.accuracy)} with {many.masks}"
-    )
+def by_masks(table: Table, others: Tables) -> Table:
+    measures = {"correct": SHARE, "nll": NATS, "confidence": "", "entropy": NATS}
+    return curve(few_shots(table), ["relevant", "masks"], measures, {"masks": BASELINE})
 
 
-def _fillers(shown: Shown) -> str:
-    entries = strictest(shown.entries(FILLER))
-    if len(entries) < 2:
-        return ""
-    first, last = entries[0], entries[-1]
-    return (
-        f" {filler_name(last.condition['filler']).capitalize()} in their place take it from "
-        f"{percent(first.accuracy)} to {percent(last.accuracy)} ({last.condition['fillers']} of them)."
-    )
+def of_shots(table: Table) -> list[Estimate]:
+    """Pearson's r, over tasks, of the gain from more shots and the change from more masks at the most shots."""
+    tasks = by_task(table, {})
+    if tasks.empty:
+        return []
+    name = "correlation, over tasks, of the gain from shots and the change from masks"
+    apart = correlation(tasks.gain_apart.tolist(), tasks.change_apart.tolist())
+    return [
+        estimated(name, correlation(tasks.gain.tolist(), tasks.value.tolist()), len(tasks), "r"),
+        estimated(f"{name}, from different questions", apart, len(tasks), "r"),
+    ]
 
 
-def advice(records: Sequence[Record]) -> str | None:
-    """Advice that the answers of a run support. All of it rests on a loss of accuracy to masks.
+def by_task(table: Table, others: Tables) -> Table:
+    """Of each task: what more shots gain, and the change from more masks at the most shots. `_apart`: the gain from
+    every second question and the change from the others, so that no answer is in both."""
+    import pandas as pd
 
-    A growing canvas shows few masks and needs no training, so it is named first; mask-agnostic tuning (Piskorz et al.,
-    arXiv 2511.21338) addresses the loss itself; small blocks show all masks but take many steps, and are supported
-    where these regain accuracy (probe steps). None where masks were not asked about, where they cannot show a loss
-    (no skill, or too easy), and of block diffusion models, whose canvas is not a choice.
-    """
-    one_step = main_records([record for record in records if record.probe == NAME])
-    counts = values_of(one_step, "masks")
-    if 2 not in counts or counts[-1] <= LARGEST_BLOCK or any("visible" in record for record in one_step):
+    asked = table[table.shots.notna()] if "shots" in table else table[:0]
+    if asked.empty or asked.shots.nunique() < 2 or asked.extra.nunique() < 2:
+        return pd.DataFrame()
+    (few, many), (one, most) = ((column.min(), column.max()) for column in (asked.shots, asked.extra))
+    corners = {"few": (few, one), "many": (many, one), "masked": (many, most)}
+    halves = asked.assign(half=asked.point % 2)
+    found = []
+    for task, own in halves.groupby("task", observed=True):
+        at = {name: own[(own.shots == n) & (own.extra == k)] for name, (n, k) in corners.items()}
+        if any(not {0, 1} <= set(corner.half) for corner in at.values()):
+            continue
+        whole = {name: corner.correct.mean() for name, corner in at.items()}
+        even, odd = ({name: c[c.half == half].correct.mean() for name, c in at.items()} for half in (0, 1))
+        row = {"task": task, "gain": whole["many"] - whole["few"], "value": whole["masked"] - whole["many"]}
+        row |= {"gain_apart": even["many"] - even["few"], "change_apart": odd["masked"] - odd["many"]}
+        found.append(row | {"low": None, "high": None, "n": len(own)})
+    return pd.DataFrame(found)
+
+
+def advice(found: Sequence[Estimate]) -> str | None:
+    if not found or found[0].unit != POINTS:
         return None
-    if _cannot_show_a_loss(one_step, counts):
-        return None
-    most = counts[-1]
-    lost = paired_difference(_under(one_step, 2), _under(one_step, most))
-    compared = f"accuracy with 2 masks minus accuracy with {most}"
-    if not _is_gain(lost):
+    if found[0].side < 0:
         return (
-            "No loss of accuracy to masks was detected, so this run gives no reason to tune the model or to decode "
-            f"with fewer masks in view (--canvas growing, small blocks): {compared} is {_points(lost)}."
+            "--probes mitigations says what each way to decode gives back; generate --canvas growing shows few masks "
+            "at a time; maskwise tune trains the model against them"
         )
-    supported = [*_growing(one_step, counts), *_small_blocks(records, one_step, most)]
-    named = " and ".join([*supported, "mask-agnostic tuning (maskwise tune)"])
-    return f"This run supports {named}: {compared} is {_points(lost)}."
-
-
-def _cannot_show_a_loss(one_step: Sequence[Record], counts: Sequence[int]) -> bool:
-    few = _under(one_step, 2)
-    changes = [paired_difference(_under(one_step, count), few) for count in counts if count != 2]
-    right = sum(record.correct for record in few)
-    return task_skill(round(right), len(few), changes=[(one.low, one.high) for one in changes]).skill != "skilled"
-
-
-def _growing(one_step: Sequence[Record], counts: Sequence[int]) -> list[str]:
-    """The most masks that a block may have and that were asked, against the most of all."""
-    block = max(count for count in counts if count <= LARGEST_BLOCK)
-    gain = paired_difference(_under(one_step, block), _under(one_step, counts[-1]))
-    more = "" if block == 2 else f" ({block} masks minus {counts[-1]}: {_points(gain)})"
-    return [f"decoding with --canvas growing{more}, which shows few masks at a time,"] if _is_gain(gain) else []
-
-
-def _small_blocks(records: Sequence[Record], one_step: Sequence[Record], most: int) -> list[str]:
-    asked = main_records([record for record in records if record.probe == STEPS])
-    stepwise = [record for record in _under(asked, most) if record.condition["order"] == "confidence"]
-    gain = paired_difference(stepwise, _under(one_step, most))
-    return [f"small blocks (many steps minus one: {_points(gain)})"] if _is_gain(gain) else []
-
-
-def _under(records: Sequence[Record], masks: int) -> list[Record]:
-    return [record for record in records if record.condition["masks"] == masks]
-
-
-def _is_gain(difference: Difference) -> bool:
-    return difference.low is not None and difference.low > 0
-
-
-def _points(one: Difference) -> str:
-    assert one.low is not None and one.high is not None
-    interval = f"95 % interval {tenths(100 * one.low)} to {tenths(100 * one.high)}"
-    return f"{signed(100 * one.difference, 1)} points, {interval}"
-
-
-MASK_TAX = ScoreRule(
-    name="mask_tax",
-    title="Mask tax",
-    meaning="share of its skill above guessing lost to masks beyond the second, on average",
-    formula=mask_tax,
-    sentences=Sentences(
-        topic="Appended masks",
-        claims={
-            1: "Appended masks lower its accuracy.",
-            0: "No effect of appended masks was detected.",
-            -1: "Appended masks raise its accuracy.",
-        },
-        change=("on average more masks", "cost", "raise"),
-        seen=_seen,
-        takes="It takes answers with 2 masks and with more, and not both are there.",
-        addition=_fillers,
-        autoregressive=("Not applicable: it has no masks.", "It is an autoregressive model, with causal attention."),
-    ),
-)
-DEGRADATION = ScoreRule(
-    name="degradation",
-    title="Degradation",
-    meaning="from the best to the worst of these numbers of masks, as a share of the best; biased upwards under the "
-    "null",
-    formula=degradation,
-)
-MASK_NATS = ScoreRule(
-    name="mask_nats",
-    title="Nats lost to masks",
-    meaning="rise of the right answer's negative log-likelihood with masks beyond the second, on average",
-    formula=mask_nats,
-    unit="nats",
-)
+    return "this run gives no reason to tune the model or to decode with fewer masks in view"
 
 
 PROBE = Probe(
-    name=NAME,
-    group="context",
-    about="more and more masks after the question",
-    condition=FEW_SHOT | {"masks": Count},
-    lead=Lead(lambda entries: entries, lambda entries: "masks", main=True, advice=advice),
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[
+        Figure(
+            by_masks, "masks", "Masks at the end", "", series="relevant", panel="measure", log=True, guessing=CHANCE
+        ),
+        Figure(by_task, "gain", "Gain from few to many shots", "Change from few to many masks", kind="scatter"),
+    ],
+    condition=FEW_SHOT | dict.fromkeys(("masks", "shots", "extra"), Count | UnsetType),
+    needs=frozenset({"masks"}),
     presets=("quick", "default", "full", "paper"),
-    variants=variants,
-    each_number=True,
-    parameters={"mask_counts": (1, 2, 5, 10, 20, 50, 100, 200), "among": None},
-    quick={"mask_counts": (2, 200), "among": 6},
-    not_causal=NO_MASK_TOKEN,
-    baseline=two_masks,
-    scores=(MASK_TAX, DEGRADATION, MASK_NATS),
-    claims=claims,
-    sections=(
-        over_masks(
-            title="Do appended masks change the answer?",
-            question="The same question is asked with more and more masks behind it. Only the first mask is the "
-            "answer; the others state only how much room follows. Does the answer change?",
-            paper="From few masks to 200: LLaDA-Base loses 23 points, LLaDA-Instruct 27. Dream-Base loses 6 and "
-            "Dream-Instruct 8 by about 20 masks, then both stay level.",
-            how_to_read="A level line is what one would hope for: empty space should not matter. A falling line is the "
-            "mask tax. The axis widens the small counts; two masks are the baseline.",
-            points=by_masks(NAME),
-            claims=("masks-cost",),
-            effect=lambda point, base: f"with {point.x:g} masks instead of {base.x:g}",
-        ),
-        over_masks(
-            name="confidence",
-            side_by_side=True,
-            title="How sure is it of its answers?",
-            question="The probability it gives to the answer it chooses, and the entropy of all its choices, with more "
-            "and more masks behind the question.",
-            paper="Tuning with the mask-agnostic loss lowers the entropy and keeps the confidence level; cross-entropy "
-            "alone does not.",
-            how_to_read="Level lines mean that masks leave its certainty alone. Sure and wrong is worse than unsure "
-            "and wrong: compare with the accuracy above.",
-            points=by_masks(NAME),
-            measures=(
-                Measure("confidence", "Probability of its answer", "", ""),
-                Measure("entropy", "Entropy (nats)", "", "", percent=False),
-            ),
-            caption="Line: mean over all answers.",
-        ),
-    ),
+    sizes={
+        "quick": {"mask_counts": (2, 200), "among": 6, "extra": (1, 100), "clouds": 2},
+        "full": {"shots": (5, 25)},
+        "paper": {"shots": (5, 25)},
+    },
+    takes=has_labels,
+    advice=advice,
 )

@@ -41,10 +41,9 @@ from maskwise.probes.extra_tokens import (
     two_masks,
     with_extra,
 )
-from maskwise.probes.few_shot import episodes
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Asker, Setup
-from maskwise.probes.questions import Points, Questions
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import Points, Questions, episodes
+from maskwise.probes.setup import Asker, Setup
 from maskwise.records.record import Condition
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, POINTS, QUESTION, SHARE, Estimate, answers, change, curve, mean
@@ -213,12 +212,24 @@ PROBE = Probe(
             by_rows, "attention", "Rows that see what was added", "", series="added", panel="measure", kind="points"
         ),
         Figure(
-            *(by_weight, "attention", "Attention to masks beyond the second", ""),
-            **{"title": "Their number or where they stand?", "series": "added", "panel": "measure", "kind": "points"},
+            by_weight,
+            "attention",
+            "Attention to masks beyond the second",
+            "",
+            title="Their number or where they stand?",
+            series="added",
+            panel="measure",
+            kind="points",
         ),
         Figure(
-            *(by_place, "place", "Where they stand", ""),
-            **{"title": "Does the place matter?", "series": "added", "panel": "measure", "kind": "points"},
+            by_place,
+            "place",
+            "Where they stand",
+            "",
+            title="Does the place matter?",
+            series="added",
+            panel="measure",
+            kind="points",
         ),
     ],
     condition={"masks": Count, "fillers": Count | UnsetType, "place": str | UnsetType, "attention": str | UnsetType},

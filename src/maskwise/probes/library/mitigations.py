@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from maskwise.probes.examples import FEW_SHOT
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
-from maskwise.probes.one_probe import FIRST, Figure, Probe
-from maskwise.probes.probe import Setup
-from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.probes.probe import FIRST, Figure, Probe
+from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.changes import LEAST_LOSS, TOO_LITTLE_LOSS
 from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, ratio, share

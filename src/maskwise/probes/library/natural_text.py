@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.probes.text import TASK, passages_of
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, SHARE, Estimate, answers, change, curve, mean, share, wide

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.probes.text import TASK, passages_of
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, Estimate, answers, curve, mean

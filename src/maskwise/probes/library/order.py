@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.special, which takes a moment to import, is imported when it is first used
 
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.probes.text import QUICK_GAP, TASK, gap_pieces
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SHARE, Estimate, answers, curve, mean

@@ -18,9 +18,9 @@ from msgspec import UnsetType
 
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import Labels, label_prompt, labels_of
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Asker, Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SHARE, Estimate, change, curve, wide, without_skill
 from maskwise.scoring.scores import LEAST_SKILL

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import (
     NATS,

@@ -21,10 +21,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from maskwise.probes.examples import FEW_SHOT
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
-from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.setup import Setup
 from maskwise.records.record import Record
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import scores

@@ -23,10 +23,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.few_shot import context_of, episodes
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Asker, Setup
-from maskwise.probes.questions import Points, Questions
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import Points, Questions, context_of, episodes
+from maskwise.probes.setup import Asker, Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.claims import LEVEL
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, mean, share, wide
@@ -48,6 +47,7 @@ MIXED, NEAR, FAR = "mixed", "near", "far"
 LETTER, WORD = "letter", "word"
 ACCURACY, MASKS = "accuracy with the fewest masks", "change with the most masks"
 DISTANCE = "change with the example far"
+SHIPPED = tuple((one.name, one.text) for one in BUILT_IN)
 ABLE = "templates that it can answer"
 
 Drawn = Callable[[int, str], tuple[Sequence[Question], Question]]  # of a point and "near" or "far": examples and test
@@ -58,7 +58,7 @@ Drawn = Callable[[int, str], tuple[Sequence[Question], Question]]  # of a point 
 
 def ask(
     setup: Setup,
-    templates: tuple[tuple[str, str], ...] = tuple((one.name, one.text) for one in BUILT_IN),
+    templates: tuple[tuple[str, str], ...] = SHIPPED,
     tasks: int = 8,
     points: int = 2,
     mask_counts: tuple[int, ...] = (2, 200),

@@ -25,9 +25,9 @@ import numpy as np
 from msgspec import UnsetType
 
 from maskwise.probes.checked import AskedSet, asked_sets
-from maskwise.probes.one_probe import Figure, Probe
-from maskwise.probes.probe import Setup
+from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import intervals
 from maskwise.scoring.claims import holm_adjusted
