@@ -52,7 +52,7 @@ def test_the_installed_commands_diagnose_generate_and_tune(clean, tmp_path):
     def result_of(command: str) -> dict:
         return json.loads(run(clean / "maskwise", *command.split(), "--json", cwd=tmp_path))
 
-    summary = result_of("diagnose --quick --points 1 --probes location,mask-count --out run")
+    summary = result_of("diagnose --quick --questions 1 --probes location,mask-count --out run")
     assert summary["probes"].keys() == {"location", "mask-count"} and (tmp_path / "run" / "report.html").exists()
     (tmp_path / "prompts.txt").write_text("Once upon a time\n")
     assert len(result_of("generate tiny-llada --file prompts.txt -n 4")["generations"]) == 1

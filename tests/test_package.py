@@ -70,8 +70,8 @@ def test_a_report_is_drawn_without_torch():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["diagnose", "--pints", "3"], "--points"),
-        (["diagnose", "--points", "three"], "--points"),
+        (["diagnose", "--pints", "3"], "--questions"),
+        (["diagnose", "--questions", "three"], "--questions"),
         (["diagnoze"], "diagnose"),
         (["score", "tiny-llada"], "--data"),
     ],

@@ -8,7 +8,7 @@
 
 Hardware: one GPU that holds the model in bfloat16 (24 GB for 7 to 8 billion parameters). Run again, it resumes.
 
-    python recipes/studies/reproduce_paper.py GSAI-ML/LLaDA-8B-Base --out reproduced --points 100
+    python recipes/studies/reproduce_paper.py GSAI-ML/LLaDA-8B-Base --out reproduced --questions 100
 """
 
 import argparse
@@ -108,7 +108,7 @@ def verdict(model: str | None, found: Measured) -> dict[str, object]:
 def run_all(model: mw.Model, out: Path, points: int | None, probes: tuple[str, ...] = PAPER_PROBES) -> Path:
     """Asks everything and writes the file to send back."""
     chat = "instruct" in last_part(model.name)  # the paper asks Instruct models through the chat template
-    paper = mw.diagnose(model, list(probes), preset="paper", points=points, chat=chat, out=out / "paper")
+    paper = mw.diagnose(model, list(probes), preset="paper", questions=points, chat=chat, out=out / "paper")
     sets = {
         name: mw.diagnose(
             model,
@@ -128,7 +128,7 @@ def run_all(model: mw.Model, out: Path, points: int | None, probes: tuple[str, .
     content = {
         "model": described.to_dict() | {"name": Path(described.name).name, "of_the_paper": named},
         "versions": paper.manifest.versions,
-        "points": paper.manifest.settings.points,
+        "points": paper.manifest.settings.questions,
         "measured": rows,
         SELECTED: {name: run.reading.summary.extras[SELECTED] for name, run in sets.items()},
     }
@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a checkpoint folder or a published name")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--points", type=int, help="questions per task; 1000 unless given, as in the paper")
+    parser.add_argument("--questions", type=int, help="questions per task; 1000 unless given, as in the paper")
     parser.add_argument("--device")
     options = parser.parse_args()
     file = run_all(mw.open(options.model, device=options.device), options.out, options.points)

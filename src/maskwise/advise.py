@@ -253,7 +253,7 @@ def _asking(
         return blake2b(to_json(value).encode(), digest_size=6).hexdigest()
 
     tried = {"measure": measure} | {name: one.given for name, one in settings.items()}
-    stated: Any = {"preset": ADVISE, "probes": [ADVISE], "tasks": [QUESTIONS], "points": len(pairs), "chat": False}
+    stated: Any = {"preset": ADVISE, "probes": [ADVISE], "tasks": [QUESTIONS], "questions": len(pairs), "chat": False}
     asked = RunSettings(**stated, seed=seed, parameters={ADVISE: tried}, data={QUESTIONS: hashed(pairs)})
     manifest = Manifest(model=described(model), settings=asked, versions=versions_used(), complete=False, notes=[])
     folder = Path(out or f"runs/{ADVISE}-{Path(model.name).name}-{hashed([manifest.model, asked])}")

@@ -42,7 +42,7 @@ def test_a_masked_language_model_goes_through_every_command(model, tmp_path):
     assert "masked-lm" in run("models", model)
     assert json.loads(run("generate", model, "Once upon a time", "-n", 4, "--json"))
     assert json.loads(run("score", model, "--data", "pairs.jsonl", "--json"))
-    small = ("--relevant", 1, "--distractors", 3, "--points", 1)
+    small = ("--relevant", 1, "--distractors", 3, "--questions", 1)
     run("diagnose", model, "--quick", "--probes", PROBES, *small, "--out", "run")
     page = (tmp_path / "run" / "report.html").read_text()
     assert "mechanism was not run: the attention of a masked language model cannot be cut" in page
@@ -51,7 +51,7 @@ def test_a_masked_language_model_goes_through_every_command(model, tmp_path):
     run("train", model, "--data", "text.txt", "--out", "trained", "--steps", 1, "--batch", 2, "--context", 64)
     run("export", model, "--adapter", "tuned", "--out", "merged")
     assert run("generate", "merged", "Once upon a time", "-n", 4)
-    run("compare", model, "merged", "--quick", "--points", 1, "--out", "compared")
+    run("compare", model, "merged", "--quick", "--questions", 1, "--out", "compared")
 
 
 @pytest.mark.slow

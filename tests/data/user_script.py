@@ -18,7 +18,7 @@ def main(pairs: Sequence[dict[str, str]]) -> int:
     texts: list[str] = [one.text for one in mw.generate(model, ["Once upon a time"], max_new_tokens=8, rule="margin")]
     likelihood: float = mw.score(model, pairs)[0].log_likelihood
     try:
-        run = mw.diagnose(model, ["mask-count"], preset="quick", points=1)
+        run = mw.diagnose(model, ["mask-count"], preset="quick", questions=1)
     except mw.UserError as problem:
         print(problem)
         return 2

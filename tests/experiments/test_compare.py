@@ -287,7 +287,7 @@ def test_models_and_adapters_are_asked_the_same(tmp_path, monkeypatch):
     adapted.peft_config["default"].base_model_name_or_path = str(base)
     adapted.save_pretrained(adapter)
     monkeypatch.chdir(tmp_path)
-    result = run(base, adapter, "--quick", "--points", "1", "--json", "--device", "cpu")
+    result = run(base, adapter, "--quick", "--questions", "1", "--json", "--device", "cpu")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert problem_of_output(found, OUTPUTS["compare"]) is None

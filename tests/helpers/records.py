@@ -30,7 +30,7 @@ def manifest(complete: bool = True, model: Mapping[str, Any] = {}, **settings: A
         "causal": False,
         "dtype": "float32",
     }
-    asked = {"preset": "quick", "probes": ["p"], "tasks": ["t"], "points": 3, "seed": 0, "chat": False}
+    asked = {"preset": "quick", "probes": ["p"], "tasks": ["t"], "questions": 3, "seed": 0, "chat": False}
     return Manifest(
         model=ModelDescription(**(described | model)),
         settings=RunSettings(**(asked | settings)),

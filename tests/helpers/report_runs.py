@@ -86,7 +86,7 @@ def write_run(
             "preset": "quick",
             "probes": list(dict.fromkeys(probe for probe, *_ in asked)),
             "tasks": tasks,
-            "points": POINTS,
+            "questions": POINTS,
             "seed": 0,
             "chat": False,
             **settings,

@@ -68,7 +68,18 @@ def test_commands_name_the_layer_of_logits_that_are_not_finite(tmp_path, name, b
     data = tmp_path / "data.jsonl"
     data.write_text('{"prompt": "ab", "answer": "c"}\n')
     for given in (
-        ["diagnose", folder, "--quick", "--probes", "mask-count", "--points", 1, "--out", tmp_path / "run", "--json"],
+        [
+            "diagnose",
+            folder,
+            "--quick",
+            "--probes",
+            "mask-count",
+            "--questions",
+            1,
+            "--out",
+            tmp_path / "run",
+            "--json",
+        ],
         ["score", folder, "--data", data, "--json"],
         ["generate", folder, "ab", "--max-new-tokens", 4, "--plain"],
     ):

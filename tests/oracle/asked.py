@@ -143,7 +143,7 @@ def asked(model: str, probe: str) -> dict[str, Any]:
             data[name] = folder / f"{name}.json"
             data[name].write_text(json.dumps(rows()))
         options = {"data": data or None, **how.options}
-        run = mw.diagnose(opened, how.probe, preset="quick", points=1, exact=True, out=folder / "run", **options)
+        run = mw.diagnose(opened, how.probe, preset="quick", questions=1, exact=True, out=folder / "run", **options)
         lines = [json.loads(line) for line in (folder / "run" / "records.jsonl").read_text("utf-8").splitlines()]
     records: dict[str, Any] = {}
     fragile = []

@@ -40,13 +40,13 @@ DATASET_NAMES = ("hotpotqa", "ag-news", "sst2", "rotten-tomatoes", "mrpc", "rte"
 def made() -> dict[str, Callable[[], dict[str, str]]]:
     """Each folder by name: the function that makes it and gives its files."""
     return {
-        "tiny-llada": partial(asked, "tiny-llada", (), points=3, relevant=(1, 10), puzzles=3),
+        "tiny-llada": partial(asked, "tiny-llada", (), questions=3, relevant=(1, 10), puzzles=3),
         "tiny-llada-more": partial(asked, "tiny-llada", ("confidence",), points=8),
-        "tiny-llada+distracted": partial(asked, "tiny-llada+distracted", (*SIX, *MORE), points=3, relevant=(1, 10)),
+        "tiny-llada+distracted": partial(asked, "tiny-llada+distracted", (*SIX, *MORE), questions=3, relevant=(1, 10)),
         "tiny-dream": partial(asked, "tiny-dream", SIX),
         "tiny-qwen": partial(asked, "tiny-qwen", SIX),
         "random-llada2": partial(asked, "random LLaDA2", (*SIX, "block-offset")),
-        "removed-probes": partial(asked, "tiny-llada", ("mask-count", *GONE_OF_02), points=2, relevant=(1,)),
+        "removed-probes": partial(asked, "tiny-llada", ("mask-count", *GONE_OF_02), questions=2, relevant=(1,)),
         "cures": answers_of_mitigations,
         "advise": searched,
     }
@@ -64,7 +64,7 @@ def asked(
     from maskwise.runs.settings import chosen_settings, with_tasks
 
     staying = [probe.name for probe in PROBES if not probe.only_blocks and probe.name not in REMOVED]
-    settings = chosen_settings("quick", list(probes) or staying, points=points, relevant=tuple(relevant))
+    settings = chosen_settings("quick", list(probes) or staying, questions=points, relevant=tuple(relevant))
     settings, _ = with_tasks(settings, TASKS)
     for probe, parameters in {**CHANGED, "coherence": {"puzzles": puzzles}}.items():
         settings = settings.changed(probe, **parameters)
@@ -86,7 +86,7 @@ def answers_of_mitigations() -> dict[str, str]:
     from maskwise.models.checkpoints.locations import locate_checkpoint
     from maskwise.tasks import rules
 
-    tuned, exam = "tiny-llada+distracted+ma", Exam(points=3, relevant=1, distractors=7, tasks=rules.TASKS[:4])
+    tuned, exam = "tiny-llada+distracted+ma", Exam(questions=3, relevant=1, distractors=7, tasks=rules.TASKS[:4])
     adapter = with_method(mw.open(tuned), locate_checkpoint(tuned)[1][-1])
     with tempfile.TemporaryDirectory() as home:
         compare_mitigations(mw.open("tiny-llada+distracted"), [adapter], exam, kept=KeptAnswers(Path(home), {}))

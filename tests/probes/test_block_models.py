@@ -28,7 +28,7 @@ from maskwise.support.errors import UserError
 from maskwise.tasks.words import load_words
 
 MODELS = [tiny_sdar, tiny_fast_dllm, tiny_llada2]  # blocks of 4, of 8 and shifted, of 8
-FEW = replace(SMALL, tasks=SMALL.tasks[:1], points=2, passages=2).changed("mask-count", mask_counts=(1, 2, 5, 20))
+FEW = replace(SMALL, tasks=SMALL.tasks[:1], questions=2, passages=2).changed("mask-count", mask_counts=(1, 2, 5, 20))
 
 
 def block_model(make):
@@ -163,7 +163,7 @@ def test_models_without_blocks_are_not_asked_about_places_in_them(tmp_path):
 def test_every_probe_is_asked_or_says_why_not(tmp_path):
     """Every mask and filler that is asked is visible; gradients and attention go to nothing after the block."""
     names = tuple(probe.name for probe in PROBES)
-    settings = replace(FEW, probes=names, points=1, passages=1)
+    settings = replace(FEW, probes=names, questions=1, passages=1)
     settings = settings.changed("recall", lists_per_point=1, distances=("near",)).changed("points", clouds=1)
     run = read_run(diagnose(block_model(tiny_fast_dllm), settings, tmp_path), record_fields())
     asked = {record["probe"] for record in run.records}

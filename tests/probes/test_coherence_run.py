@@ -92,7 +92,7 @@ def test_figures_are_means_of_what_was_recorded(run):
 
 
 def test_what_cannot_be_asked_is_said(model, tmp_path):
-    settings = replace(SMALL, probes=("marginals", "mask-count"), tasks=QUICK.tasks[:1], points=1, distractors=2)
+    settings = replace(SMALL, probes=("marginals", "mask-count"), tasks=QUICK.tasks[:1], questions=1, distractors=2)
     settings = settings.changed("mask-count", mask_counts=(2,))
     short = read_run(diagnose(model, settings, tmp_path / "short", text="Too short."))
     said = "marginals was not run: it needs a text of 18 tokens; give one with --text"

@@ -163,7 +163,7 @@ def test_an_order_that_destroys_answers_is_found_and_one_that_does_not_is_not():
 def test_the_questions_that_would_decide_are_named():
     for steady, gained in ((20, 0), (18, 2)):
         found = measure_looks(trajectories(*[[0] * 8] * steady, *[[1] + [0] * 7] * gained), {})
-        needed = int(re.search(r"--points (\d+)$", advise_steps(found))[1])
+        needed = int(re.search(r"--questions (\d+)$", advise_steps(found))[1])
         share = max(gained / 20, 0.05)
         assert smallest_detectable(needed, share) <= 0.05 < smallest_detectable(needed - 2, share)
 
@@ -192,11 +192,11 @@ def test_both_probes_are_run_by_full_and_by_name():
 def test_more_points_ask_more_questions_of_probes_that_are_named():
     from maskwise.runs.settings import FULL, chosen_settings
 
-    own = chosen_settings(probes="trajectory,contrast", points=60).parameters
+    own = chosen_settings(probes="trajectory,contrast", questions=60).parameters
     assert own["trajectory"]["questions"] == 60
-    assert chosen_settings(probes="trajectory", points=240).parameters["trajectory"]["questions"] == 240
+    assert chosen_settings(probes="trajectory", questions=240).parameters["trajectory"]["questions"] == 240
     assert own["contrast"] == FULL.parameters["contrast"]  # its questions are counted per task
-    assert chosen_settings(probes="trajectory", points=4).parameters == chosen_settings("full", points=60).parameters
+    assert chosen_settings(probes="trajectory", questions=4).parameters == chosen_settings("full", points=60).parameters
 
 
 def test_known_sequences_hold_their_right_tokens(tmp_path):
@@ -238,8 +238,8 @@ def test_a_threshold_is_advised_where_nine_of_ten_is_shown_and_late_commits_are_
     assert decode in advice(late_and_held(-0.1, 0.95)) and decode in advice(late_and_held(0.04, 0.95)[1:])
     for late, held in ((0.1, 0.95), (-0.1, 0.92)):  # overconfident late; not yet shown
         assert compare in advice(late_and_held(late, held)) and decode not in advice(late_and_held(late, held))
-    assert "--points" in advice(late_and_held(-0.1, 0.8))
-    assert "--points" in advice([Estimate(TAU, 0.63), Estimate(HELD, None)])
+    assert "--questions" in advice(late_and_held(-0.1, 0.8))
+    assert "--questions" in advice([Estimate(TAU, 0.63), Estimate(HELD, None)])
     assert advice([Estimate(TAU, None, why="never"), Estimate(HELD, None)]) == "commit one token per step: never"
     assert advice([]) is None
 

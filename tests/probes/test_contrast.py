@@ -27,7 +27,7 @@ from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.words import load_words, split_words
 
 SHOWN, HELD = split_words(load_words())
-SETTINGS = replace(SMALL, probes=("contrast",), points=4).changed(
+SETTINGS = replace(SMALL, probes=("contrast",), questions=4).changed(
     "contrast", tasks=3, questions=4, relevant=1, mask_counts=(2, 20)
 )
 OPTION = re.compile(r"\([ABC]\) ([^,\n]+)")

@@ -44,7 +44,7 @@ from maskwise.tasks.prompts import Prompt
 ORDERED = {"orderings": 2, "questions": 2, "near": 5}
 STEP_MASKS, SHARES = (2, 12), (0.0, 0.2)
 LITTLE = with_parameters(
-    replace(CORE_PROBES, points=4),
+    replace(CORE_PROBES, questions=4),
     attribution=ORDERED | {"masks": 6},
     steps={"masks": STEP_MASKS, "random": (2, 5), "confident": (5,)},
     mitigations={"masks": 40, "points": 2},
@@ -87,7 +87,7 @@ def accuracy(summary, probe):
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
 def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
     model = little(make)
-    settings = replace(LITTLE, probes=NOT_COHERENCE, tasks=("country-smallest",), points=2, passages=2)
+    settings = replace(LITTLE, probes=NOT_COHERENCE, tasks=("country-smallest",), questions=2, passages=2)
     assert set(settings.probes) <= set(FULL.probes)
     run = read_run(diagnose(model, settings, tmp_path / "run"))
     notes, asked = run.manifest["notes"], run.by_probe.keys()
@@ -166,7 +166,7 @@ def test_unmasking_recovers_what_masks_cost_when_the_answer_waits(tmp_path):
 
     model = reader_model(reply)
     model.net.config = PretrainedConfig(eos_token_id=None)  # the decoder asks what ends a text
-    run = read_run(diagnose(model, replace(only("steps"), points=30), tmp_path))
+    run = read_run(diagnose(model, replace(only("steps"), questions=30), tmp_path))
     right = tables_of(run, {"steps"})["steps"].groupby(["order", "steps", "masks"]).correct.mean()
     assert right["confidence", 5, 2] == right["random", 5, 2] == right["random", 2, 2] == 1.0
     # Ties go to the left, so by confidence the answer is written first, while all 12 are masked: "A" it is.
@@ -210,7 +210,7 @@ def test_points_and_data_sets_are_tasks_of_shots_against_masks(tmp_path):
             return "Above" if kind == "Point" else "odd"
         return examples[-1]
 
-    settings = replace(only("shots-masks"), points=12)
+    settings = replace(only("shots-masks"), questions=12)
     run = read_run(diagnose(reader_model(reply), settings, tmp_path / "run", data=data))
     tasks = summarise(run)["shots_against_masks"]["tasks"]
     assert set(tasks) == {*settings.tasks, "nonlinear", "swiss-roll", "moons", "circles", "parity"}
@@ -276,7 +276,7 @@ def nearest_label(text):
 @pytest.mark.slow
 def test_copying_the_nearest_label_is_best_with_the_nearest_point_next_to_the_question(tmp_path):
     settings = with_parameters(
-        replace(only("points"), points=12),
+        replace(only("points"), questions=12),
         points={"examples": 40, "points": 12, "counts": (0, 40), "masked_examples": 40, "shares": (0.0, 0.2)},
     )
     model = reader_model(nearest_label)
@@ -342,7 +342,7 @@ def test_hotpotqa_is_asked_as_the_paper_writes_it(tmp_path):
         first = re.findall(r"\[A\] (\w+)\n", text)[-1]
         return "A" if larger == first or text.count("<|mask|>") > 5 else "B"
 
-    settings = replace(only("datasets"), points=20)
+    settings = replace(only("datasets"), questions=20)
     run = read_run(diagnose(reader_model(reads_facts), settings, tmp_path / "run", data=data))
     found = by_share(run)
     a_is_right = np.mean([record["answer"] == "A" for record in run.records])
@@ -372,7 +372,7 @@ def test_pieces_of_characters_are_not_taken_for_each_other(tmp_path):
     rows = [{"text": f"number {n}", "label": labels[n % 2]} for n in range(40)]
     (tmp_path / "sides.json").write_text(json.dumps(rows))
     data = {"sides": read_dataset("sides", tmp_path / "sides.json")}
-    model, settings = reader_model(lambda text: labels[0]), replace(only("datasets"), points=20)
+    model, settings = reader_model(lambda text: labels[0]), replace(only("datasets"), questions=20)
     run = read_run(diagnose(model, settings, tmp_path / "run", data=data))
     assert {record["answer"] for record in run.records} == {"\ufffd"}  # both labels begin with a byte
     assert 0.2 < by_share(run)[0.0] < 0.8
@@ -398,7 +398,7 @@ def test_data_sets_are_asked_with_a_share_of_masks(tmp_path):
         asked = int(re.findall(r"number (\d+)", text)[-1])
         return "even" if asked % 2 == 0 or text.count("<|mask|>") > 8 else "odd"
 
-    run = read_run(diagnose(reader_model(parity), replace(only("datasets"), points=10), tmp_path / "r", data=data))
+    run = read_run(diagnose(reader_model(parity), replace(only("datasets"), questions=10), tmp_path / "r", data=data))
     found, table = by_share(run), tables_of(run, ())["datasets"]
     odd = np.mean([r["answer"].startswith("o") for r in run.records])
     assert found[0.0] == 1.0 and found[0.2] == pytest.approx(1 - odd) and 0 < odd < 1

@@ -76,7 +76,7 @@ def test_one_number_alone_gives_the_plain_scores(tmp_path):
 def test_examples_drawn_afresh_differ_from_point_to_point_and_only_there():
     words = load_words()
     shown, _ = split_words(words)
-    episode = draw(TASKS[4], words, relevant=1, distractors=3, points=5, seed=7)
+    episode = draw(TASKS[4], words, relevant=1, distractors=3, questions=5, seed=7)
     contexts = [draw_afresh(episode, shown, point) for point in range(5)]
     assert len({context.relevant for context in contexts}) == len({context.distractors for context in contexts}) == 5
     assert contexts[2] == draw_afresh(episode, shown, 2) and contexts[2].tests == episode.tests
@@ -95,7 +95,7 @@ def test_ten_examples_are_one_context_and_one_example_is_not(tmp_path):
 
     settings = replace(BOTH, probes=("mask-count",), tasks=BOTH.tasks[:1])
     diagnose(known_model(reply), settings, tmp_path)
-    assert len(seen[10]) == 1 and len(seen[1]) == settings.points
+    assert len(seen[10]) == 1 and len(seen[1]) == settings.questions
 
 
 def test_presets_and_other_numbers_of_distractors():
@@ -112,7 +112,7 @@ def test_presets_and_other_numbers_of_distractors():
 
 
 def test_the_command_takes_a_list(tmp_path):
-    arguments = ["diagnose", "tiny-llada", "--quick", "--points", "1", "--probes", "location", "--device", "cpu",
+    arguments = ["diagnose", "tiny-llada", "--quick", "--questions", "1", "--probes", "location", "--device", "cpu",
                  "--relevant", "1,10", "--distractors", "3", "--json", "--out", str(tmp_path / "run")]  # fmt: skip
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output

@@ -173,7 +173,7 @@ def test_canvases_that_do_not_fit_are_noted_and_embedded_questions_are_asked_wit
         return hidden
 
     settings = with_parameters(
-        replace(QUICK, probes=("generation-length",), points=2),
+        replace(QUICK, probes=("generation-length",), questions=2),
         generation_length={"canvases": (16, 100_000), "blocks": (), "tokens_per_step": 16},
     )
     run = read_run(diagnose(with_config(hand_made(body, name="ends")), settings, tmp_path))

@@ -68,7 +68,7 @@ def test_copying_the_nearest_rule_is_full_locality(tmp_path):
 
 @pytest.mark.slow
 def test_weighing_all_examples_alike_is_no_locality(tmp_path):
-    folder = diagnose(known_model(uniform), replace(SMALL, points=30), tmp_path)
+    folder = diagnose(known_model(uniform), replace(SMALL, questions=30), tmp_path)
     summary, (right, found) = summarise(read_run(folder)), located(folder)
     assert (found["locality"].value, found["locality"].n) == (0, 60)
     share = none_seen(60)  # of the points may answer otherwise: all right near and all wrong far, at worst

@@ -17,7 +17,7 @@ from maskwise.tasks.episodes import Question
 from maskwise.tasks.prompts import Prompt, closed, encode_question, letter_ids, opened
 
 FEW_SHOT = replace(
-    SMALL, points=2, probes=("location", "mask-count", "recall", "contrast", "attribution", "natural-text", "points")
+    SMALL, questions=2, probes=("location", "mask-count", "recall", "contrast", "attribution", "natural-text", "points")
 )
 
 
@@ -53,7 +53,7 @@ def test_prompts_know_the_letters_where_they_stand():
 
 @pytest.mark.slow
 def test_records_of_few_shot_questions_hold_both_parts_and_add_up(tmp_path):
-    run = read_run(diagnose(tiny(), FEW_SHOT.changed("points", points=2), tmp_path))
+    run = read_run(diagnose(tiny(), FEW_SHOT.changed("points", questions=2), tmp_path))
     for record in run.records:
         assert ("nll_allowed" in record) == ("nll_choice" in record) == (record["probe"] != "natural-text")
         if "nll_choice" in record:

@@ -253,7 +253,7 @@ def test_models_that_cannot_be_asked_get_the_reason(tmp_path):
 
 
 def test_an_unfinished_run_can_be_shown(tmp_path):
-    diagnose(known_path(torch.maximum), replace(ASKED, points=2), tmp_path)
+    diagnose(known_path(torch.maximum), replace(ASKED, questions=2), tmp_path)
     table = mw.read_run(tmp_path).table("mechanism")
     for kept in (1, 3, 12, 20):
         some = table[:kept]

@@ -150,7 +150,7 @@ FORMAT = {
     "location": BY_DISTANCE,
 }  # fmt: skip
 ASKED = with_parameters(
-    replace(SMALL, points=4),
+    replace(SMALL, questions=4),
     mask_count={"mask_counts": (2, 20)},
     filler={"after_two_masks": (".", END), "mask_counts": (2, 20)},
     contrast={"tasks": 1, "questions": 2, "mask_counts": (2, 20), "among": None},

@@ -18,7 +18,7 @@ from maskwise.scoring.scores import NO_SKILL
 
 PAIRS, POINTS = 16, 24
 ASKED = with_parameters(
-    replace(SMALL, probes=("recall",), points=POINTS),
+    replace(SMALL, probes=("recall",), questions=POINTS),
     recall={"pairs": PAIRS, "distances": ("near", "middle", "far"), "mask_counts": (2, 5), "filler_counts": (3,)},
 )
 NEAR_TOKENS = 90  # holds the pairs that count as near, and none of the other half of the list
@@ -150,7 +150,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
 
 def test_the_embedded_model_is_asked_whatever_the_batch(tmp_path):
     settings = with_parameters(
-        replace(QUICK, probes=("recall",), points=1), recall={"pairs": 8, "mask_counts": (2, 20)}
+        replace(QUICK, probes=("recall",), questions=1), recall={"pairs": 8, "mask_counts": (2, 20)}
     )
     model = mw.open("tiny-llada", device="cpu")
     runs = [read_run(diagnose(model, settings, tmp_path / str(size), batch_tokens=size)) for size in (200, 100_000)]

@@ -23,7 +23,7 @@ from maskwise.tasks.episodes import LETTERS
 from maskwise.tasks.prompts import filler_id
 from maskwise.tasks.words import load_words
 
-SETTINGS = replace(SMALL, preset="paper", probes=("mask-count", NAME), points=20).changed(
+SETTINGS = replace(SMALL, preset="paper", probes=("mask-count", NAME), questions=20).changed(
     "mask-count", mask_counts=(2, 20)
 )
 TARGETS = {word.casefold() for kind in ("country", "verb") for word in load_words()[kind]}
@@ -50,7 +50,7 @@ def test_scores_in_shares_rest_on_the_tasks_with_room(tmp_path, capsys):
 
 
 def test_without_a_task_with_room_there_is_no_score(tmp_path):
-    settings = replace(SETTINGS, points=6)
+    settings = replace(SETTINGS, questions=6)
     readings = read_all([diagnose(known_model(lambda *_: "A"), settings, tmp_path / "run")])
     tax = readings[0].summary.scores["mask_tax"]
     assert tax.value is None and len(tax.left_out) == 2 and "2 below 45 % right" in tax.why
@@ -78,7 +78,7 @@ def test_it_belongs_to_the_paper_and_is_no_probe():
 
 
 def test_its_questions_can_be_made_again(tmp_path):
-    small = {"points": 1, "tasks": ["country-smallest"], "out": tmp_path / "run"}
+    small = {"questions": 1, "tasks": ["country-smallest"], "out": tmp_path / "run"}
     run = mw.diagnose(known_model(sure_of_countries), "mask-count", preset="paper", select_tasks=True, **small)
     (record,) = (record for record in run.records if record.probe == NAME)
     assert record.condition == {"masks": 2} and "Options:" in run.prompt(record)
@@ -89,7 +89,12 @@ def test_its_questions_can_be_made_again(tmp_path):
 
 def test_the_few_shot_probes_ask_the_words_that_are_named(tmp_path):
     run = mw.diagnose(
-        known_model(lambda *_: "A"), "mask-count", preset="quick", points=1, words="unfamiliar-2", out=tmp_path / "run"
+        known_model(lambda *_: "A"),
+        "mask-count",
+        preset="quick",
+        questions=1,
+        words="unfamiliar-2",
+        out=tmp_path / "run",
     )
     assert run.manifest.settings.tasks[0] == "adverb among fuel or gas-smallest"
     record, tokenizer = run.records[0], run.sources.tokenizer

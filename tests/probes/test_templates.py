@@ -23,7 +23,7 @@ from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
 SETTINGS = with_parameters(
-    replace(SMALL, probes=("templates",), points=3),
+    replace(SMALL, probes=("templates",), questions=3),
     templates={"tasks": 2, "points": 3, "mask_counts": (2, 20), "among": 1, "contrast_tasks": 1,
                "contrast_questions": 2},
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Run folders of version 0.2: what they hold of removed probes is skipped, and what cannot be read is refused.
 
-data/run_of_0.2 was written by commit cc8a75cd: `maskwise diagnose tiny-llada --quick --points 1`, seven probes, one
+data/run_of_0.2 was written by commit cc8a75cd: `maskwise diagnose tiny-llada --quick --questions 1`, seven probes, one
 task; of unfamiliar and numerics only the first lines are kept.
 """
 

@@ -18,7 +18,7 @@ from maskwise.cli.outputs import FILES, OUTPUTS
 from maskwise.support.typed import Typed
 
 PAIRS = "".join(json.dumps({"prompt": f"{n} and {n} is", "answer": f" {n + n}."}) + "\n" for n in range(10))
-QUICK = "--quick --points 1"
+QUICK = "--quick --questions 1"
 
 
 def schema_of(start: str):

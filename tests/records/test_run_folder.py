@@ -43,7 +43,7 @@ FIELDS = {
         "preset": "quick",
         "probes": ["mask-count", "location"],
         "tasks": ["t"],
-        "points": 3,
+        "questions": 3,
         "seed": 0,
         "chat": False,
     },
@@ -97,7 +97,7 @@ def test_a_folder_made_with_other_settings_is_refused_and_untouched(tmp_path):
     start_run(tmp_path, MANIFEST)
     append(tmp_path, 0, [record(0)])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    other = replace_fields(MANIFEST, settings=replace_fields(MANIFEST.settings, points=4))
+    other = replace_fields(MANIFEST, settings=replace_fields(MANIFEST.settings, questions=4))
     with pytest.raises(UserError, match="other settings: points was 3 and is 4 now"):
         start_run(tmp_path, other)
     other = replace_fields(MANIFEST, model=replace_fields(MANIFEST.model, name="n"))
@@ -108,10 +108,10 @@ def test_a_folder_made_with_other_settings_is_refused_and_untouched(tmp_path):
 
 
 def test_a_diagnosis_with_other_settings_or_weights_is_refused(tmp_path):
-    few = replace(SMALL, probes=("mask-count",), points=1)
+    few = replace(SMALL, probes=("mask-count",), questions=1)
     diagnose(small_model(), few, tmp_path)
     with pytest.raises(UserError, match="points"):
-        diagnose(small_model(), replace(few, points=2), tmp_path)
+        diagnose(small_model(), replace(few, questions=2), tmp_path)
     with pytest.raises(UserError, match="words"):
         diagnose(small_model(), few, tmp_path, words=load_words() | {"fruit": ["fig"]})
     retrained = small_model()

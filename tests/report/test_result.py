@@ -14,7 +14,7 @@ from maskwise.report.screen_view import screen_view
 
 MODEL = {"name": "/home/me/my-model", "kind": "llada", "parameters": 8, "window": 64, "mask_id": 1}
 MODEL |= {"shift": False, "causal": False, "dtype": "bfloat16", "fingerprint": "f00", "planted": "a fault in words"}
-SETTINGS = {"preset": "quick", "tasks": ["t"], "points": 16, "seed": 0, "chat": False}
+SETTINGS = {"preset": "quick", "tasks": ["t"], "questions": 16, "seed": 0, "chat": False}
 PROBES = ["mask-count", "filler", "contrast", "total-correlation"]
 
 

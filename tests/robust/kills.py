@@ -39,7 +39,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "diagnose": Command(
-        "diagnose SMALL --quick --probes location --points 1 --deterministic --device cpu --json --out OUT",
+        "diagnose SMALL --quick --probes location --questions 1 --deterministic --device cpu --json --out OUT",
         "manifest.json",
         b'"complete": true',
         "records.jsonl",

@@ -32,7 +32,7 @@ class Reader(NamedTuple):
 
 
 def run_folder(folder: Path) -> None:
-    mw.diagnose("tiny-llada", ["mask-count"], preset="quick", points=1, out=folder)
+    mw.diagnose("tiny-llada", ["mask-count"], preset="quick", questions=1, out=folder)
 
 
 def words(folder: Path) -> None:

@@ -16,7 +16,7 @@ from maskwise.runs.diagnose import plan_run
 from maskwise.runs.settings import chosen_settings
 from maskwise.support import progress
 
-QUICK = ["--quick", "--points", "1", "--device", "cpu"]
+QUICK = ["--quick", "--questions", "1", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +78,10 @@ def test_without_out_the_folder_is_named_after_model_and_settings(checkpoint, tm
     [
         (["--quick", "--full"], "--quick and --full exclude each other"),
         (["--probes", "location,moon"], "unknown probe 'moon'"),
-        (["--points", "0"], "--points must be at least 1, not 0"),
+        (["--questions", "0"], "--questions must be at least 1, not 0"),
         (["--words", "none.json"], "cannot read none.json: No such file"),
         (["--text", "none.txt"], "cannot read none.txt: No such file"),
-        (["--batch-tokens", "0", "--quick", "--points", "1"], "--batch-tokens must be at least 1"),
+        (["--batch-tokens", "0", "--quick", "--questions", "1"], "--batch-tokens must be at least 1"),
         (["--full", "--probes", "location"], "the context length of"),
         (["--distractors", "99999", "--quick"], "examples do not fit into the context length of"),
         (["--quick", "--chat"], "no chat template"),
@@ -109,7 +109,7 @@ def test_every_model_is_looked_at_before_the_first_is_asked(checkpoint, tmp_path
 def test_a_long_run_states_its_size_and_time(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "WORTH_SAYING", 0.0)
     result = maskwise(checkpoint, *QUICK, "--probes", "mask-count", "--batch-tokens", "5000", "--out", tmp_path / "run")
-    planned = plan_run(mw.open(checkpoint, device="cpu"), chosen_settings("quick", "mask-count", points=1))
+    planned = plan_run(mw.open(checkpoint, device="cpu"), chosen_settings("quick", "mask-count", questions=1))
     lengths = [len(item.prompt.ids) for unit in planned.units for item in unit.items(unit.points, set())]
     size = f"{len(lengths)} answers, about {sum(lengths) / 1e6:.2g} million tokens"
     said = " ".join(result.stderr.split())

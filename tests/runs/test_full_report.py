@@ -25,7 +25,9 @@ LOCATIONS, MASKS, SHARES = (0, 2), (2, 8), (0.0, 0.2)
 GAP = {"pieces": 1, "before": 8, "masks": 6, "after": 4}
 ORDERED = {"orderings": 1, "questions": 1, "near": 5}
 SMALLEST = with_parameters(
-    replace(FULL, tasks=("country-smallest",), points=2, relevant=(1, 2), distractors=2, passages=2, passage_words=12),
+    replace(
+        FULL, tasks=("country-smallest",), questions=2, relevant=(1, 2), distractors=2, passages=2, passage_words=12
+    ),
     location={"locations": LOCATIONS, "mask_counts": MASKS},
     mask_count={"mask_counts": MASKS},
     filler={"filler_counts": (0, 5), "after_two_masks": ()},

@@ -79,7 +79,7 @@ def test_a_text_of_residues_is_diagnosed_with_finite_numbers(folder, tmp_path):
         ",".join(PROBES),
         "--text",
         folder / "residues.txt",
-        "--points",
+        "--questions",
         3,
         "--out",
         tmp_path / "run",
@@ -93,7 +93,7 @@ def test_a_text_of_residues_is_diagnosed_with_finite_numbers(folder, tmp_path):
 
 
 def test_questions_and_prose_that_the_tokenizer_cannot_write_are_refused_in_one_line(folder, tmp_path):
-    base = ("diagnose", folder / "model", "--quick", "--points", 1, "--relevant", 1, "--distractors", 3)
+    base = ("diagnose", folder / "model", "--quick", "--questions", 1, "--relevant", 1, "--distractors", 3)
     questions = ("--probes", "mask-count", "--words", folder / "words.json", "--out", tmp_path / "run")
     for words, reason in (
         (questions, "has no token for"),
@@ -112,7 +112,7 @@ def test_words_of_residues_are_asked_where_the_tokenizer_can_write_the_question(
         "diagnose",
         model,
         "--quick",
-        "--points",
+        "--questions",
         1,
         "--relevant",
         1,

@@ -165,7 +165,7 @@ def test_the_command_asks_it_and_refuses_what_contradicts_it(tmp_path):
     def maskwise(*arguments):
         return CliRunner().invoke(app, ["diagnose", str(folder), "--device", "cpu", "--paper", *arguments])
 
-    result = maskwise("--probes", "mask-count", "--points", "1", "--json", "--out", str(tmp_path / "run"))
+    result = maskwise("--probes", "mask-count", "--questions", "1", "--json", "--out", str(tmp_path / "run"))
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
     assert (summary["settings"]["preset"], summary["settings"]["relevant"]) == ("paper", [10])
@@ -193,7 +193,7 @@ def test_power_is_printed_without_opening_a_model(capsys):
 def test_the_questions_that_power_counts_are_those_that_are_asked(tmp_path):
     """Of each probe of the default run: the paired differences rest on as many questions."""
     asked = replace(
-        preset("default"), probes=("mask-count", "recall", "contrast"), points=2,
+        preset("default"), probes=("mask-count", "recall", "contrast"), questions=2,
         tasks=("country-smallest", "verb-largest"), relevant=(1,), distractors=2,
     )  # fmt: skip
     for probe, own in {

@@ -28,7 +28,9 @@ from maskwise.tasks.words import load_words
 NEED_DATA = {"datasets"}
 
 ASKED = ["mask-count", "natural-text"]
-SETTINGS = chosen_settings("quick", [probe.name for probe in PROBES if probe.name not in NEED_DATA], points=2, seed=3)
+SETTINGS = chosen_settings(
+    "quick", [probe.name for probe in PROBES if probe.name not in NEED_DATA], questions=2, seed=3
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def run(model, tmp_path_factory) -> mw.Run:
-    return mw.diagnose(model, ASKED, preset="quick", points=1, seed=3, out=tmp_path_factory.mktemp("run") / "run")
+    return mw.diagnose(model, ASKED, preset="quick", questions=1, seed=3, out=tmp_path_factory.mktemp("run") / "run")
 
 
 def test_the_prompt_of_a_record_is_what_the_model_was_asked(model, run):
@@ -75,7 +77,7 @@ def test_a_record_of_another_run_or_of_other_words_is_refused(run, model, tmp_pa
     with pytest.raises(mw.UserError, match="asked no such question"):
         run.prompt(run.records[0] | {"task": "no-task"})
     words = load_words() | {"animal": [f"beast{n}" for n in range(60)]}
-    settings = chosen_settings("quick", "mask-count", points=1)
+    settings = chosen_settings("quick", "mask-count", questions=1)
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, settings.filler))
     manifest = new_manifest(Setup(model, asker, settings, words, load_text(), {}, []), None)
     record = run.records[0] | {"task": "animal-smallest", "condition": {"masks": 2, "relevant": 1}}

@@ -120,7 +120,7 @@ def test_the_same_records_for_any_batch_size(tmp_path, reference, batch_tokens):
 
 def test_exact_records_are_equal_to_the_byte(tmp_path):
     """Interrupted twice, among other prompts, or never: --exact promises bytes where batches promise answers."""
-    few = replace(DECODED, points=2)
+    few = replace(DECODED, questions=2)
     whole = diagnose(small_model(), few, tmp_path / "whole", exact=True)
     calls = []
     model = small_model()
@@ -251,7 +251,7 @@ def test_no_prompt_of_a_run_is_in_two_units_that_are_asked_alike():
     """So whatever probes share is found within a unit, where equal prompts are asked once."""
     model = small_model()
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, "."))
-    settings = replace(DEFAULT, tasks=DEFAULT.tasks[:2], points=1, passages=1)
+    settings = replace(DEFAULT, tasks=DEFAULT.tasks[:2], questions=1, passages=1)
     setup = Setup(model, asker, settings, load_words(), load_text(), {}, [])
     asked: dict[object, list[Prompt]] = {}
     for unit in plan(setup, [probe for probe in PROBES if probe.name in settings.probes]):
@@ -276,7 +276,7 @@ def test_a_model_without_a_tokenizer_is_refused(tmp_path):
 
 def test_prompts_of_a_preset_are_sized_to_a_short_context_and_a_named_number_is_kept():
     model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2048, window=510, mask_token_id=1)
-    settings = replace(DEFAULT, tasks=DEFAULT.tasks[:1], probes=("mask-count", "location"), points=1)
+    settings = replace(DEFAULT, tasks=DEFAULT.tasks[:1], probes=("mask-count", "location"), questions=1)
     planned = plan_run(model, settings)
     assert planned.setup.settings.distractors in (30, 20, 12, 6)
     assert any("distractors in place of 40" in note for note in planned.setup.notes)

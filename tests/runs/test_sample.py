@@ -43,7 +43,7 @@ def test_prompts_and_likelihoods_are_those_of_the_records(folder: Path) -> None:
 def test_with_a_probe_of_gradients_two_prompts_are_attributed(folder: Path, tmp_path: Path) -> None:
     """The fewest masks and the most; the norms are of the largest, and the answer's own place is left out."""
     model = small_model()
-    settings = replace(SETTINGS, probes=("mask-count", "attribution"), points=1)
+    settings = replace(SETTINGS, probes=("mask-count", "attribution"), questions=1)
     run = read_run(diagnose(model, settings, tmp_path / "run"))
     prompts = [prompt for prompt in read_sample(run.folder, run.manifest) if "attribution" in prompt]
     counts = [record["masks"] for record in run.records if record["probe"] == "mask-count"]

@@ -33,7 +33,7 @@ def test_it_is_asked_and_scored(tmp_path):
 
 
 def test_mw_diagnose_asks_the_tasks_it_is_given(tmp_path):
-    given = {"preset": "quick", "points": 1, "out": tmp_path / "run"}
+    given = {"preset": "quick", "questions": 1, "out": tmp_path / "run"}
     run = mw.diagnose(known_model(find_fruit), "mask-count", tasks=["animal-smallest", *FRUIT_TASKS], **given)
     assert {record.task for record in run.records} == {"animal-smallest", "fruit-smallest", "fruit-largest"}
     assert all(record.correct for record in run.records if record.task.startswith("fruit"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from maskwise.runs.run import Run
 
 Quick = Annotated[bool, typer.Option("--quick", help="Short run: few questions and short prompts, minutes on a CPU.")]
-Points = Annotated[int | None, typer.Option(help="Questions per task, and passages of text.  [1 or more]")]
+Questions = Annotated[int | None, typer.Option(help="Questions of a task, and passages of text.  [1 or more]")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Use the chat template (for Instruct models).")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Also print every estimate and the table of every figure.")]
@@ -57,7 +57,7 @@ def diagnose(
         Path | None,
         typer.Option(help="Run folder; by default one under runs/.", callback=for_results),
     ] = None,
-    points: Points = None,
+    questions: Questions = None,
     relevant: Annotated[
         str | None, typer.Option(help="Relevant examples in the prompt; a list such as 1,10 runs each in turn.")
     ] = None,
@@ -117,7 +117,7 @@ def diagnose(
 
     preset: Any = named[0] if named else "default"
     numbers = whole_numbers(relevant)
-    settings = chosen_settings(preset, probes, points, numbers, distractors, seed, chat, select_tasks)
+    settings = chosen_settings(preset, probes, questions, numbers, distractors, seed, chat, select_tasks)
     check_models(names, adapter, dtype, weights)
     from maskwise.runs.run import diagnose as run_probes
 
@@ -205,7 +205,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the page; by default next to the first run.", callback=for_results)
     ] = None,
-    points: Points = None,
+    questions: Questions = None,
     seed: Seed = 0,
     chat: Chat = False,
     batch_tokens: BatchTokens = None,

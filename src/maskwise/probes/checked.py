@@ -77,7 +77,7 @@ class AskedSet:
 
 def asked_sets(setup: Setup, questions: int) -> list[AskedSet]:
     """The data sets given, at most `questions` of each, else the embedded ones, in turn from every task."""
-    most = min(setup.settings.points, questions)
+    most = min(setup.settings.questions, questions)
     given = [found for name, found in setup.data.items() if name in CHECKED and isinstance(found, Checkable)]
     sets: list[tuple[str, Sequence[Labelled], str]] = [(one.name, one.tests[:most], one.check) for one in given]
     sets = sets or [(EMBEDDED, _embedded(setup.settings.seed, most), EMBEDDED_PATTERN)]

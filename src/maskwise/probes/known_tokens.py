@@ -92,7 +92,7 @@ def known_questions(
 
 def known_sequences(setup: Setup, probe: str, questions: int) -> dict[str, list[KnownSequence]]:
     """The sequences of each source, at most `questions` of each; a source that the model cannot be asked is noted."""
-    count = min(setup.settings.points, questions)
+    count = min(setup.settings.questions, questions)
     found = dict(_of_questions(setup, questions))
     if any(name in CHECKED for name in setup.data):
         return found

@@ -114,13 +114,13 @@ def few_shot(
     settings = setup.settings
     most = settings.distractors if distractors is None else distractors
     for relevant in settings.relevant if numbers is None else numbers:
-        fresh = not (settings.shared_context and relevant == PAPER_RELEVANT) if afresh is None else afresh
+        fresh = not (settings.one_context and relevant == PAPER_RELEVANT) if afresh is None else afresh
         key = settings, relevant, most, fresh
         if key not in setup.few_shot:
-            drawn = episodes(setup, relevant, most, settings.points)
+            drawn = episodes(setup, relevant, most, settings.questions)
             setup.few_shot[key] = [
                 FewShot(
-                    *(one.task.name, range(settings.points), relevant, setup.asker),
+                    *(one.task.name, range(settings.questions), relevant, setup.asker),
                     *(one, context_of(setup, one, fresh)),
                 )
                 for one in drawn

@@ -25,7 +25,7 @@ def ask(setup: Setup) -> Iterator[Questions]:
     settings = setup.settings
     masks = 0 if setup.model.causal else visible_counts(setup, NAME, (BASELINE_MASKS,))[0]
     seed = seed_of("room", settings.seed)  # the name of version 0.2
-    other = replace(settings, points=min(settings.points, MOST_QUESTIONS), seed=seed)
+    other = replace(settings, questions=min(settings.questions, MOST_QUESTIONS), seed=seed)
     for source in few_shot(replace(setup, settings=other), afresh=True):
 
         def prompt(point: int, _: object, source=source) -> Prompt:

@@ -24,14 +24,14 @@ class Settings:
     """The settings of a run: the numbers that its probes share, and each probe's own `parameters`.
 
     Several numbers in `relevant` are asked one after the other by the probes that measure context, the others use
-    `main_relevant`. shared_context: questions with the paper's ten relevant examples see the same ones in a task, as
+    `main_relevant`. one_context: questions with the paper's ten relevant examples see the same ones in a task, as
     published; else, and with any other number, a context is drawn for each question.
     """
 
     preset: str
     probes: tuple[str, ...]
     tasks: tuple[str, ...]
-    points: int = 100
+    questions: int = 100  # of a task
     seed: int = 0
     relevant: tuple[int, ...] = (PAPER_RELEVANT,)
     distractors: int = 40
@@ -40,7 +40,7 @@ class Settings:
     passage_words: int = 100
     held_out: float = 0.5
     chat: bool = False
-    shared_context: bool = True
+    one_context: bool = True
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
     @property

@@ -18,7 +18,7 @@ from maskwise.records.record import Record, RecordFields, condition_order
 from maskwise.records.record_files import read_records
 from maskwise.records.table import Table
 from maskwise.records.table import table_of as table_of_records
-from maskwise.records.upgrade import upgraded
+from maskwise.records.upgrade import upgraded, with_todays_names
 from maskwise.support.errors import UserError
 from maskwise.support.files import (
     open_own,
@@ -174,7 +174,7 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError:
         raise UserError(f"{folder} is not a run folder: {no_run(folder)}") from None
     try:
-        return upgrade(folder, decode(content, Manifest))
+        return upgrade(folder, decode(with_todays_names(content), Manifest))
     except InvalidJson as problem:
         raise UserError(f"{file} is not JSON ({problem}); remove the folder and run diagnose again") from None
     except ValueError as problem:

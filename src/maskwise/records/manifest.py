@@ -46,7 +46,7 @@ class RunSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
     preset: Annotated[str, Meta(description="quick, default, full or paper")]
     probes: Annotated[list[str], Meta(description="in the order in which they were asked")]
     tasks: Annotated[list[str], Meta(description="of the few-shot probes")]
-    points: Annotated[Count, Meta(description="test points per task")]
+    questions: Annotated[Count, Meta(description="of a task; called points until 0.2")]
     seed: Annotated[Count, Meta(description="draws the examples and questions")]
     relevant: Annotated[
         list[Count] | Count | None, Meta(description="numbers of relevant examples; one number in version 0.1")
@@ -57,7 +57,7 @@ class RunSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
     passage_words: Annotated[Count | None, Meta(description="words of a passage")] = None
     held_out: Annotated[float | None, Meta(description="share of the words kept for test points")] = None
     chat: Annotated[bool, Meta(description="was it asked through the chat template?")]
-    shared_context: Annotated[bool, Meta(description="did all questions of a task see one context?")] = True
+    one_context: Annotated[bool, Meta(description="did all questions of a task see one context?")] = True
     parameters: Annotated[
         dict[str, dict[str, Any]] | None, Meta(description="each probe's own parameters, by its name")
     ] = None

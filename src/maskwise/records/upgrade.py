@@ -7,10 +7,12 @@ parameters those in PARAMETERS. A probe that several became asks what any of the
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, structs
 
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition
+from maskwise.support.typed import decode
 
 MERGED = {  # {earlier probe: today's}
     "mask-attribution": "attribution",
@@ -52,6 +54,14 @@ PARAMETERS: dict[str, Callable[[Parameters], Parameters]] = {
         **{name: own[name] for name in ("shots", "clouds") if name in own},
     },
 }
+
+
+def with_todays_names(manifest: bytes) -> bytes:
+    """A manifest as JSON: what was called points is called questions."""
+    content = decode(manifest, dict[str, Any])
+    if "points" in content.get("settings", {}):
+        content["settings"]["questions"] = content["settings"].pop("points")
+    return msgspec.json.encode(content)
 
 
 def without(own: Parameters, name: str) -> dict[str, Any]:

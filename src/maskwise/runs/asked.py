@@ -63,10 +63,10 @@ def shipped_source(stored: str | None) -> WordSource:
 
 
 def settings_of(stored: RunSettings, point: int) -> Settings:
-    """The settings of a manifest; with enough points for this one: runs of 0.2 with --precision asked more."""
+    """The settings of a manifest; with enough questions for this one: runs of 0.2 with --precision asked more."""
     names = {field.name for field in fields(Settings)}
     values = {name: _as_tuples(value) for name, value in stored.items() if name in names}
-    return Settings(**(values | {"points": max(stored.points, point + 1)}))
+    return Settings(**(values | {"questions": max(stored.questions, point + 1)}))
 
 
 def _as_tuples(value: Any) -> Any:

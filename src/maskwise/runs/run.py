@@ -179,7 +179,7 @@ class RunInputs:
 
 
 QUESTION_ARGUMENTS = (
-    *("probes", "preset", "points", "tasks", "relevant", "distractors", "seed", "chat", "select_tasks"),
+    *("probes", "preset", "questions", "tasks", "relevant", "distractors", "seed", "chat", "select_tasks"),
     *("words", "text", "data", "templates"),  # files
 )
 
@@ -198,7 +198,7 @@ def run_inputs(**given: Any) -> RunInputs:
     settings = chosen_settings(
         asked.preset,
         asked.probes,
-        asked.points,
+        asked.questions,
         numbers,
         asked.distractors,
         asked.seed,
@@ -228,7 +228,7 @@ def diagnose(
     *,
     preset: "Preset" = "default",
     out: str | Path | None = None,
-    points: int | None = None,
+    questions: int | None = None,
     tasks: "Sequence[str | Task] | None" = None,
     relevant: int | Sequence[int] | None = None,
     distractors: int | None = None,
@@ -257,7 +257,7 @@ def diagnose(
         probes: names, in a list or in one text with commas; else the preset's (`maskwise diagnose --help` lists them).
         preset: quick (minutes on a CPU), default, full (every probe, 1000 points) or paper.
         out: the run folder; else one under runs/ named after all settings.
-        points: test points per task, and passages of text.
+        questions: of a task, and passages of text.
         tasks: of the few-shot probes: names such as "animal-smallest", or tasks of your own
             (`maskwise.tasks.rules.tasks_of`); else the preset's.
         relevant, distractors: examples of the few-shot probes; a list such as (1, 10) runs each in turn.

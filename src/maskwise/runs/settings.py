@@ -24,15 +24,15 @@ PASSAGE_PROBES = {"natural-text", "nelbo"}
 
 # quick: one difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
 QUICK_TASKS = ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest")
-QUICK_NUMBERS = {"points": 60, "relevant": (1,), "distractors": 15, "passages": 20, "passage_words": 50}
+QUICK_NUMBERS = {"questions": 60, "relevant": (1,), "distractors": 15, "passages": 20, "passage_words": 50}
 ALL_TASKS = tuple(task.name for task in TASKS)
 NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
     "quick": {"tasks": QUICK_TASKS, **QUICK_NUMBERS},
     "default": {"tasks": ALL_TASKS, "relevant": (1, PAPER_RELEVANT)},
-    "full": {"tasks": ALL_TASKS, "points": 1000, "relevant": (1, PAPER_RELEVANT), "passages": 1000},
+    "full": {"tasks": ALL_TASKS, "questions": 1000, "relevant": (1, PAPER_RELEVANT), "passages": 1000},
     # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors,
     # and examples and questions are drawn from the same words.
-    "paper": {"tasks": ALL_TASKS, "points": 1000, "relevant": (PAPER_RELEVANT,), "held_out": 0.0},
+    "paper": {"tasks": ALL_TASKS, "questions": 1000, "relevant": (PAPER_RELEVANT,), "held_out": 0.0},
 }
 
 
@@ -111,7 +111,7 @@ def with_questions(settings: Settings, count: int) -> Settings:
 def chosen_settings(
     name: Preset = "default",
     probes: str | Sequence[str] | None = None,
-    points: int | None = None,
+    questions: int | None = None,
     relevant: tuple[int, ...] | None = None,
     distractors: int | None = None,
     seed: int = 0,
@@ -132,9 +132,9 @@ def chosen_settings(
         if twice := [name for name in named if named.count(name) > 1]:
             raise UserError(f"the probe {twice[0]} is named twice: name each once")
         wanted = replace(wanted, probes=tuple(named))
-    if points is not None:
-        wanted = replace(wanted, points=points, passages=points)
-        wanted = wanted if probes is None else with_questions(wanted, points)
+    if questions is not None:
+        wanted = replace(wanted, questions=questions, passages=questions)
+        wanted = wanted if probes is None else with_questions(wanted, questions)
     wanted = with_examples(wanted, relevant, distractors)
     check(wanted)
     return replace(wanted, probes=(*wanted.probes, SELECT_TASKS)) if select_tasks else wanted
@@ -219,5 +219,5 @@ def check(settings: Settings, probes: Sequence[Probe] = PROBES) -> None:
         raise UserError("--relevant takes numbers of at least 1 separated by commas, such as 1,10")
     if settings.distractors < 1:
         raise UserError(f"--distractors must be at least 1, not {settings.distractors}")
-    if min(settings.points, settings.passages) < 1:
-        raise UserError(f"--points must be at least 1, not {min(settings.points, settings.passages)}")
+    if min(settings.questions, settings.passages) < 1:
+        raise UserError(f"--questions must be at least 1, not {min(settings.questions, settings.passages)}")

@@ -244,7 +244,7 @@ def test_what_is_not_finite_is_found_after_rounding(bad, tmp_path):
 
 
 def test_a_run_says_that_its_figures_include_the_rounding(tmp_path):
-    few = replace(SMALL, tasks=SMALL.tasks[:1], points=1, probes=("mask-count",)).changed(
+    few = replace(SMALL, tasks=SMALL.tasks[:1], questions=1, probes=("mask-count",)).changed(
         "mask-count", mask_counts=(1, 2)
     )
     for kind in (None, "fp8"):

@@ -204,7 +204,7 @@ def test_scores_of_probes_that_were_not_run_are_left_out(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_command_that_measured_stands_on_the_page(tmp_path: Path) -> None:
-    command = "maskwise diagnose 'my model' --quick --points 10 --dtype float32"
+    command = "maskwise diagnose 'my model' --quick --questions 10 --dtype float32"
     folder = write_run(tmp_path / "run", command=command)
     page = (write_report([folder], tmp_path / "page")).read_text(encoding="utf-8")
     code = re.search(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)[1]

@@ -100,7 +100,7 @@ def test_json_has_the_sentence_and_the_numbers_behind_it(tmp_path: Path) -> None
 def test_a_small_run_is_advised_to_ask_more(tmp_path: Path) -> None:
     """13 of 40 is what guessing gives, but a model with 45 % is not excluded."""
     sentence = finding([read(tmp_path, THIRD, THIRD)]).sentence
-    assert "13 of 40 right" in sentence and "ask more (--points)" in sentence and "--chat" not in sentence
+    assert "13 of 40 right" in sentence and "ask more (--questions)" in sentence and "--chat" not in sentence
 
 
 def test_no_score_of_accuracy_has_a_value_without_skill(tmp_path: Path) -> None:

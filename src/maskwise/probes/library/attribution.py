@@ -99,7 +99,7 @@ def ask(
         ATTENTION: [{"of": ATTENTION, "extra masks": extra}],
     }
     for episode in episodes(setup, settings.main_relevant, settings.distractors, questions):
-        source = Points(episode.task.name, range(min(settings.points, orderings * questions)))
+        source = Points(episode.task.name, range(min(settings.questions, orderings * questions)))
 
         def prompt(point: int, condition: Mapping[str, Any], episode=episode) -> Prompt:
             asked = drawn(episode, orderings, point)

@@ -50,7 +50,7 @@ def ask(
     conditions = [{"examples": where, "masks": k} for k in counts for where in places]
     words = split_words(setup.words, settings.held_out) if settings.held_out else (setup.words, setup.words)
     distractors = settings.distractors if among is None else among
-    points = range(RULES * min(settings.points, questions))
+    points = range(RULES * min(settings.questions, questions))
     for task in CONTRAST_TASKS[:tasks]:
         drawn = lru_cache(1)(partial(draw_contrast, task, *words, relevant, distractors, seed=settings.seed))
 

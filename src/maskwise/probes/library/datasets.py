@@ -48,9 +48,9 @@ def ask(
         examples = data_examples(asker, data, shots, settings.seed)
         fits = longest_that_fits(setup.model, [one["share"] for one in asked], labels.masks)
         longest = min(longest_prompt, fits)
-        tests = tests_that_fit(asker, data, examples, settings.points, longest, settings.seed)
-        if len(tests) < settings.points:
-            setup.note(f"{data.name}: {len(tests)} questions of at most {longest} tokens, not {settings.points}")
+        tests = tests_that_fit(asker, data, examples, settings.questions, longest, settings.seed)
+        if len(tests) < settings.questions:
+            setup.note(f"{data.name}: {len(tests)} questions of at most {longest} tokens, not {settings.questions}")
 
         def prompt(point: int, condition: Mapping[str, Any], examples=examples, tests=tests, labels=labels) -> Prompt:
             return label_prompt(asker, examples, tests[point], labels, share=float(condition["share"]))[0]

@@ -78,7 +78,7 @@ def rule_questions(setup: Setup, conditions: Sequence[Condition]) -> Iterator[Qu
 
 def cloud_questions(setup: Setup, conditions: Sequence[Condition], several: int) -> Iterator[Questions]:
     """The four shapes; a shape's questions are shared out among its clouds, whose examples stand as they were drawn."""
-    seed, count = setup.settings.seed, setup.settings.points
+    seed, count = setup.settings.seed, setup.settings.questions
     labels, most = labels_of(setup.asker.tokenizer, LABELS), max(one["shots"] for one in conditions)
     for shape in SHAPES:
         numbers = range(seed * several, (seed + 1) * several)
@@ -100,8 +100,8 @@ def data_questions(setup: Setup, conditions: Sequence[Condition]) -> Iterator[Qu
     for data, labels in given_data(setup, PROBE):
         shown = {n: data_examples(asker, data, n, settings.seed) for n in shots}
         longest = setup.model.window - labels.masks - most_masks
-        tests = tests_that_fit(asker, data, shown[max(shots)], settings.points, longest, settings.seed)
-        if len(tests) < settings.points:
+        tests = tests_that_fit(asker, data, shown[max(shots)], settings.questions, longest, settings.seed)
+        if len(tests) < settings.questions:
             setup.note(
                 f"{NAME}: {len(tests)} questions of {data.name} fit the context length after {max(shots)} examples"
             )

@@ -74,7 +74,7 @@ def ask(setup: Setup, mask_counts: tuple[int, ...] = (20, 200), points: int = 10
         least = min(mask_counts)
         raise UserError(f"{NAME} compares more masks with two: its mask counts must be at least 3, not {least}")
     settings, asked = setup.settings, conditions(mask_counts)
-    most = min(settings.points, points)
+    most = min(settings.questions, points)
     for episode in episodes(setup, settings.main_relevant, settings.distractors, most):
         prompt = prompts_of(setup.asker, episode)
 

@@ -65,7 +65,7 @@ def ask(
         def prompt(point: int, condition: Mapping[str, Any], cloud=cloud) -> Prompt:
             return cloud_prompt(asker, cloud, labels, point, **condition)
 
-        yield Questions(Points(cloud.name, range(min(setup.settings.points, points))), conditions, prompt)
+        yield Questions(Points(cloud.name, range(min(setup.settings.questions, points))), conditions, prompt)
 
 
 def cloud_prompt(

@@ -86,7 +86,7 @@ def ask(
         masks = condition["masks"]
         return recall_pairs.asked_last(asker.tokenizer, listed, away, asker.mask_id, masks, tail, asker.chat)
 
-    points = Points(TASK, range(setup.settings.points * lists_per_point))
+    points = Points(TASK, range(setup.settings.questions * lists_per_point))
     yield Questions(points, asked, prompt, answering=recall, one_pass=True)
 
 

@@ -69,7 +69,7 @@ def ask(
     settings = setup.settings
     reworded = partial(questions_under, setup.asker, [Rewording(name=name, text=text) for name, text in templates])
     counts = (0,) if setup.model.causal else visible_counts(setup, NAME, mask_counts)
-    of_mask_count = range(min(settings.points, points))
+    of_mask_count = range(min(settings.questions, points))
     chosen = [task.name for task in setup.tasks if task.name in settings.tasks][:tasks]
     other = replace(setup, settings=replace(settings, seed=seed_of(OF_SKILL, settings.seed)))
     for setup_of, kind, masks in ((setup, OF_MASKS, counts), (other, OF_SKILL, counts[:1])):
@@ -80,7 +80,7 @@ def ask(
                     Points(episode.task.name, of_mask_count), kind, [(MIXED, count) for count in masks], draw
                 )
     words = split_words(setup.words, settings.held_out) if settings.held_out else (setup.words, setup.words)
-    of_contrast = range(RULES * min(settings.points, contrast_questions))
+    of_contrast = range(RULES * min(settings.questions, contrast_questions))
     for task in CONTRAST_TASKS[:contrast_tasks]:
         question = partial(draw_contrast, task, *words, RELEVANT, among, seed=settings.seed)
         sides = [(where, counts[0]) for where in (NEAR, FAR)]
