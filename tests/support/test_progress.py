@@ -35,7 +35,9 @@ def test_the_bar_is_drawn_on_standard_error_where_it_is_wanted(monkeypatch, caps
 def test_long_work_states_its_size_once_at_the_speed_of_the_second_batch() -> None:
     """The first ten answers took 50 seconds (compilation), the next ten 5, so the other 980 take 490."""
     times, said = iter([50.0, 55.0]), []
-    forecast = Forecast(1000, "1,000 answers, about 0.4 million tokens", said.append, clock=lambda: next(times))
+    forecast = Forecast(
+        1000, "1,000 answers, about 0.4 million tokens", lambda line, _: said.append(line), clock=lambda: next(times)
+    )
     for count in (0, 1, 1):  # lines after each batch
         forecast.advance(10)
         assert len(said) == count
@@ -44,7 +46,7 @@ def test_long_work_states_its_size_once_at_the_speed_of_the_second_batch() -> No
 
 def test_short_work_says_nothing() -> None:
     times, said = iter([0.0, 0.5]), []
-    forecast = Forecast(100, "100 answers", said.append, clock=lambda: next(times))
+    forecast = Forecast(100, "100 answers", lambda line, _: said.append(line), clock=lambda: next(times))
     forecast.advance(10)
     forecast.advance(10)
     assert said == []

@@ -93,6 +93,13 @@ def diagnose(
     adapter: common.Adapter = None,
     any_base: common.AnyBase = False,
     device_map: common.DeviceMap = None,
+    one_context: Annotated[
+        bool, typer.Option("--one-context", help="Questions of a task share ten relevant examples, as in the paper.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print prompts, tokens, GiB, hours and precision; opens the model once.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Go on without asking where a run takes over an hour.")] = False,
     verbose: Verbose = False,
     json: common.Json = False,
 ) -> None:
@@ -103,7 +110,7 @@ def diagnose(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in ("models", "quick", "full", "paper", "verbose", "json")
+        if name not in ("models", "quick", "full", "paper", "dry_run", "yes", "verbose", "json")
     }
     names = models or ["tiny-llada"]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -129,11 +136,45 @@ def diagnose(
             examine(name, any_base=any_base)
             refuse_inapplicable(name, settings)
     given |= {"preset": preset, "relevant": numbers, "command": command_line()}
-    runs = [run_probes(name, **given) for name in names]
+    if dry_run:
+        return print_expected(names, given, json)
+    asking = sys.stdin.isatty() and sys.stderr.isatty() and not yes
+    runs = [run_probes(name, **given, confirm=confirm_long if asking else None) for name in names]
     from maskwise.runs.runner import join_crew
 
     if join_crew().is_first:
         print_runs(runs, None, verbose, json)
+
+
+def confirm_long(line: str) -> bool:
+    return typer.confirm("this takes over an hour: go on?", err=True)
+
+
+def print_expected(names: Sequence[str], given: dict[str, Any], json: bool) -> None:
+    from maskwise.models.checkpoints.opening import opened_model
+    from maskwise.runs.diagnose import plan_run
+    from maskwise.runs.run import QUESTION_ARGUMENTS, run_inputs
+    from maskwise.runs.runner import batch_budget, own_device
+    from maskwise.runs.workload import expected, in_words
+    from maskwise.support.progress import in_minutes
+
+    inputs = run_inputs(**{name: given.get(name) for name in QUESTION_ARGUMENTS})
+    opening = {name: given[name] for name in ("dtype", "device_map", "adapter", "check_weights", "weights", "any_base")}
+    found = {}
+    for name in names:
+        model = opened_model(name, device=own_device(given["device"]), **opening)
+        texts = inputs.source.words, inputs.text, inputs.data
+        planned = plan_run(model, inputs.settings, *texts, tasks=inputs.tasks)
+        settings = planned.setup.settings
+        questions = len(settings.tasks) * settings.questions
+        found[name] = expected(model, planned.units, batch_budget(model, given["batch_tokens"]), questions)
+    if json:
+        return print_json(found)
+    for name, one in found.items():
+        size, time = in_words(one["prompts"], one["tokens"]), in_minutes(3600 * one["hours"])
+        echo(f"{one_line(name)}: {size}, {one['gib']:.2g} GiB, about {time} (the model was opened, a batch timed)")
+        few, many = (100 * one[f"half_width_{share}"] for share in (10, 30))
+        echo(f"the change is known to {few:.1f} points where 10 % of the answers change, to {many:.1f} where 30 % do")
 
 
 def print_runs(runs: "Sequence[Run]", out: Path | None, verbose: bool, json: bool, as_table: bool = False) -> None:

@@ -108,7 +108,8 @@ class Unit:
     """Some points of one task under all its conditions: how many items they are, and how to make those not yet done.
 
     answer: how they are asked, by default in one forward pass. cost: the memory a token takes then, relative to plain
-    asking; batches shrink by it. one_pass: prompts can be shown with the model's likeliest answers.
+    asking; batches shrink by it. one_pass: prompts can be shown with the model's likeliest answers. passes: forward
+    passes over each prompt.
     """
 
     points: Sequence[int]
@@ -117,3 +118,4 @@ class Unit:
     answer: Answerer | None = None
     cost: int = 1
     one_pass: bool = False
+    passes: int = 1

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -31,10 +31,11 @@ from maskwise.records.sample import SAMPLE, write_sample
 from maskwise.runs.run_sample import take_sample
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
 from maskwise.runs.settings import LONGEST_USUAL, check, fit_to_model, sized_to
+from maskwise.runs.workload import in_words, workload_of
 from maskwise.support.errors import UserError
 from maskwise.support.files import only_user_of
 from maskwise.support.processes import one_line_if_left_alone
-from maskwise.support.progress import Forecast, progress_bar
+from maskwise.support.progress import LONG, Forecast, progress_bar
 from maskwise.support.randomness import LAW
 from maskwise.support.version import __version__
 from maskwise.tasks.datasets import Dataset
@@ -57,6 +58,7 @@ def diagnose(
     probes: Sequence[Probe] = PROBES,
     exact: bool = False,
     tasks: Sequence[Task] = TASKS,
+    confirm: Callable[[str], bool] | None = None,
 ) -> Path:
     """Runs the probes, or what is missing of them, and returns the run folder.
 
@@ -65,7 +67,7 @@ def diagnose(
     in `data`. `command` is the command line that asks the same, for the manifest. `probes` and `tasks` are those that
     the settings can name.
     `exact`: one prompt per forward pass, whose shape then depends on that prompt alone, so that records are the same
-    to the last byte for any number of processes and interruptions.
+    to the last byte for any number of processes and interruptions. `confirm`: asked where it will take over an hour.
     """
     planned = plan_run(model, settings, words, text, data, probes, tasks)
     setup, settings, asked = planned.setup, planned.setup.settings, planned.probes
@@ -73,7 +75,7 @@ def diagnose(
         raise UserError("--exact asks one prompt at a time: leave --batch-tokens out")
     manifest = new_manifest(setup, command, exact)
     folder = out or Path("runs") / folder_name(manifest)
-    run_units(model, planned.units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), asked)
+    run_units(model, planned.units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), asked, confirm)
     return folder
 
 
@@ -173,6 +175,7 @@ def run_units(
     manifest: Manifest,
     budget: int,
     probes: Sequence[Probe],
+    confirm: Callable[[str], bool] | None = None,
 ) -> None:
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     with one_line_if_left_alone(folder), ExitStack() as held:
@@ -186,7 +189,7 @@ def run_units(
         done = set(map(key_of, read_run(folder, record_fields(probes)).records))
         crew.wait()  # before one of them writes
         try:
-            ask_units(model, units, folder, crew, done, budget)
+            ask_units(model, units, folder, crew, done, budget, confirm)
             crew.wait()
             if crew.is_first:
                 gather(folder, manifest)
@@ -201,23 +204,36 @@ def run_units(
             raise KeyboardInterrupt(kept) from None
 
 
-def ask_units(model: Model, units: Sequence[Unit], folder: Path, crew: Crew, done: set[Key], budget: int) -> None:
-    total = sum(len(crew.share(unit.points)) * unit.conditions for unit in units)
-    forecast: Forecast | None = None
+def ask_units(
+    model: Model,
+    units: Sequence[Unit],
+    folder: Path,
+    crew: Crew,
+    done: set[Key],
+    budget: int,
+    confirm: Callable[[str], bool] | None = None,
+) -> None:
+    work = workload_of(units)
     with progress_bar(silent=not crew.is_first) as bar:
-        task = bar.add_task("Asking", total=total)
+        task = bar.add_task("Asking", total=sum(len(crew.share(unit.points)) * unit.conditions for unit in units))
 
-        def advance(count: int) -> None:
-            bar.advance(task, count)
-            if forecast is not None:
-                forecast.advance(count)
+        def say(line: str, seconds: float) -> None:
+            if crew.is_first:
+                bar.console.print(line)
+            if seconds > LONG and confirm is not None and crew.size == 1:
+                bar.stop()
+                if not confirm(line):
+                    raise KeyboardInterrupt
+                bar.start()
 
+        left = 1 - len(done) / max(1, work.prompts)
+        forecast = Forecast(left * work.tokens / crew.size, f"{in_words(left * work.prompts, left * work.tokens)}", say)
         for unit, items in prepared(units, crew, done):
-            if items and forecast is None:  # the mean length of the first unit's items is taken for that of all
-                left = max(1, total - len(done) // crew.size)
-                millions = left * sum(len(item.prompt.ids) for item in items) / len(items) / 1e6
-                size = f"{left:,} answers, about {float(f'{millions:.2g}'):,g} million tokens"
-                forecast = Forecast(left, size, bar.console.print if crew.is_first else lambda line: None)
+
+            def advance(asked: Sequence[Item], unit: Unit = unit) -> None:
+                bar.advance(task, len(asked))
+                forecast.advance(unit.passes * sum(len(item.prompt.ids) for item in asked))
+
             bar.advance(task, len(crew.share(unit.points)) * unit.conditions - len(items))
             check_fit(model, items)
             share = max(1, budget // unit.cost)

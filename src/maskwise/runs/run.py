@@ -1,6 +1,6 @@
 """`Run`, the result of `mw.diagnose` and `mw.read_run`: tables, estimates, figures and page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -179,7 +179,18 @@ class RunInputs:
 
 
 QUESTION_ARGUMENTS = (
-    *("probes", "preset", "questions", "tasks", "relevant", "distractors", "seed", "chat", "select_tasks"),
+    *(
+        "probes",
+        "preset",
+        "questions",
+        "tasks",
+        "relevant",
+        "distractors",
+        "seed",
+        "chat",
+        "select_tasks",
+        "one_context",
+    ),
     *("words", "text", "data", "templates"),  # files
 )
 
@@ -204,6 +215,7 @@ def run_inputs(**given: Any) -> RunInputs:
         asked.seed,
         asked.chat,
         asked.select_tasks,
+        asked.one_context,
     )
     settings, known_tasks = with_tasks(settings, asked.tasks)
     if asked.templates is not None:
@@ -235,6 +247,7 @@ def diagnose(
     seed: int = 0,
     chat: bool = False,
     select_tasks: bool = False,
+    one_context: bool = False,
     words: str | Path | None = None,
     text: str | Path | None = None,
     data: Mapping[str, str | Path] | Sequence[str] | None = None,
@@ -249,13 +262,14 @@ def diagnose(
     any_base: bool = False,
     device_map: str | None = None,
     command: str | None = None,
+    confirm: "Callable[[str], bool] | None" = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
 
     Arguments:
         model: a checkpoint folder, an embedded or a published name, or an opened model.
         probes: names, in a list or in one text with commas; else the preset's (`maskwise diagnose --help` lists them).
-        preset: quick (minutes on a CPU), default, full (every probe, 1000 points) or paper.
+        preset: quick (a minute on a CPU), default (minutes), full (every probe, 100 questions a task) or paper.
         out: the run folder; else one under runs/ named after all settings.
         questions: of a task, and passages of text.
         tasks: of the few-shot probes: names such as "animal-smallest", or tasks of your own
@@ -263,6 +277,8 @@ def diagnose(
         relevant, distractors: examples of the few-shot probes; a list such as (1, 10) runs each in turn.
         seed: draws the examples and questions. chat: ask through the chat template.
         select_tasks: of the preset paper: separate questions decide on which tasks the scores rest.
+        one_context: questions with ten relevant examples see the same ones in a task, as in the paper; else a context
+            is drawn for each question.
         words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.
         data: paths of data sets by name, or texts NAME=PATH, for datasets,
             generation-length, likelihood-masks, confidence and trajectory.
@@ -271,6 +287,7 @@ def diagnose(
         dtype, device, adapter, check_weights, weights, any_base, device_map: as in `mw.open`; of a model
             given by name.
         command: a command line that asks the same, for the manifest.
+        confirm: called with a line where the run will take over an hour; False stops it.
 
     Returns:
         The run: its tables, estimates, finding, figures and page.
@@ -298,7 +315,7 @@ def diagnose(
     opened.compile_for_long_work()
     home, words_asked = None if out is None else Path(out), inputs.source.words
     texts = (words_asked, inputs.text, batch_tokens, inputs.data, command)
-    folder = ask_probes(opened, inputs.settings, home, *texts, exact=exact, tasks=inputs.tasks)
+    folder = ask_probes(opened, inputs.settings, home, *texts, exact=exact, tasks=inputs.tasks, confirm=confirm)
     stored = read_stored_run(folder, record_fields())
     source, prose = inputs.source if words else None, inputs.text if text else None
     sources = Sources(opened.tokenizer, source, prose, inputs.data, inputs.tasks)

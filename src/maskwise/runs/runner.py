@@ -100,7 +100,7 @@ def record_items(
     folder: Path,
     rank: int,
     budget: int,
-    advance: Callable[[int], None],
+    advance: Callable[[list[Item]], None],
     answer: Answerer | None = None,
 ) -> None:
     """Asks the items, longest first, and appends their records batch by batch; equal prompts are asked once."""
@@ -119,7 +119,7 @@ def record_items(
             for item in same[prompt]
         ]
         append(folder, rank, [_record(model, item, found) for item, found in asked])
-        advance(len(asked))
+        advance([item for item, _ in asked])
 
 
 def batch_budget(model: Model, asked: int | None) -> int:

@@ -13,7 +13,6 @@ from maskwise.probes.setup import PAPER_RELEVANT, Preset, Settings, Setup
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
 from maskwise.support.removed import removed
-from maskwise.tasks.checkable import CHECKED
 from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
@@ -25,14 +24,15 @@ PASSAGE_PROBES = {"natural-text", "nelbo"}
 # quick: one difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
 QUICK_TASKS = ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest")
 QUICK_NUMBERS = {"questions": 60, "relevant": (1,), "distractors": 15, "passages": 20, "passage_words": 50}
+FRESH = {"one_context": False}  # an interval over questions about few contexts would say too much
 ALL_TASKS = tuple(task.name for task in TASKS)
 NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
-    "quick": {"tasks": QUICK_TASKS, **QUICK_NUMBERS},
-    "default": {"tasks": ALL_TASKS, "relevant": (1, PAPER_RELEVANT)},
-    "full": {"tasks": ALL_TASKS, "questions": 1000, "relevant": (1, PAPER_RELEVANT), "passages": 1000},
+    "quick": {"tasks": QUICK_TASKS, **QUICK_NUMBERS, **FRESH},
+    "default": {"tasks": ALL_TASKS, "questions": 16, **FRESH},
+    "full": {"tasks": ALL_TASKS, "relevant": (1, PAPER_RELEVANT)},
     # Piskorz et al. (arXiv 2511.21338): every test point of a task sees the same ten examples among forty distractors,
     # and examples and questions are drawn from the same words.
-    "paper": {"tasks": ALL_TASKS, "questions": 1000, "relevant": (PAPER_RELEVANT,), "held_out": 0.0},
+    "paper": {"tasks": ALL_TASKS, "questions": 100, "relevant": (PAPER_RELEVANT,), "held_out": 0.0},
 }
 
 
@@ -100,11 +100,10 @@ def with_templates(settings: Settings, file: Path) -> Settings:
 
 
 def with_questions(settings: Settings, count: int) -> Settings:
-    """The probes that a user's questions can be put to ask this many where they would ask fewer."""
-    for probe in PROBES:
-        takes_questions = any(map(probe.takes, CHECKED))
-        if probe.name in settings.probes and takes_questions and settings.parameters[probe.name]["questions"] < count:
-            settings = settings.changed(probe.name, questions=count)
+    """Probes with a number of questions of their own ask this many where they would ask fewer."""
+    for probe in settings.probes:
+        if settings.parameters.get(probe, {}).get("questions", count) < count:
+            settings = settings.changed(probe, questions=count)
     return settings
 
 
@@ -117,6 +116,7 @@ def chosen_settings(
     seed: int = 0,
     chat: bool = False,
     select_tasks: bool = False,
+    one_context: bool = False,
 ) -> Settings:
     """A preset with what a user changes in it, checked. Probes are listed, or named in one text with commas."""
     if name not in NUMBERS:
@@ -125,7 +125,8 @@ def chosen_settings(
         raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
     if select_tasks and name != "paper":
         raise UserError("--select-tasks belongs to the paper's protocol: add --paper, or leave --select-tasks out")
-    wanted = replace(preset(name), seed=seed, chat=chat)
+    wanted = preset(name)
+    wanted = replace(wanted, seed=seed, chat=chat, one_context=one_context or wanted.one_context)
     if probes is not None:
         listed = probes.split(",") if isinstance(probes, str) else probes
         named = [probe.strip() for probe in listed]
@@ -133,8 +134,7 @@ def chosen_settings(
             raise UserError(f"the probe {twice[0]} is named twice: name each once")
         wanted = replace(wanted, probes=tuple(named))
     if questions is not None:
-        wanted = replace(wanted, questions=questions, passages=questions)
-        wanted = wanted if probes is None else with_questions(wanted, questions)
+        wanted = with_questions(replace(wanted, questions=questions, passages=questions), questions)
     wanted = with_examples(wanted, relevant, distractors)
     check(wanted)
     return replace(wanted, probes=(*wanted.probes, SELECT_TASKS)) if select_tasks else wanted

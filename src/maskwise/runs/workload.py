@@ -1,23 +1,55 @@
-"""The size of a run before its model is asked."""
+"""What a run costs before it is asked, and what its lead will be able to show."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
+from math import sqrt
+from time import perf_counter
 
-from maskwise.runs.diagnose import PlannedRun
+import torch
+
+from maskwise.models.model import Model
+from maskwise.probes.answers.plain import ask
+from maskwise.probes.setup import Unit
+from maskwise.scoring.power import DISCORDANCES, Z_LEVEL
 
 
 @dataclass(frozen=True)
 class Workload:
-    """prompts: questions under all conditions. tokens: of these prompts, by the mean length of each unit's first."""
+    """prompts: questions under all conditions. tokens: of these, once for each forward pass over them, by the mean
+    length of each unit's first."""
 
     prompts: int
     tokens: int
 
 
-def workload_of(planned: PlannedRun) -> Workload:
+def workload_of(units: Sequence[Unit]) -> Workload:
     prompts = tokens = 0
-    for unit in planned.units:
+    for unit in units:
         lengths = [len(item.prompt.ids) for item in unit.items(unit.points[:1], set())]
         count = len(unit.points) * unit.conditions
         prompts += count
-        tokens += round(count * sum(lengths) / max(1, len(lengths)))
+        tokens += round(unit.passes * count * sum(lengths) / max(1, len(lengths)))
     return Workload(prompts, tokens)
+
+
+def in_words(prompts: float, tokens: float) -> str:
+    """`2,200 prompts, 2.5 M tokens`"""
+    size = f"{tokens / 1e9:.2g} G" if tokens >= 1e9 else f"{float(f'{tokens / 1e6:.2g}'):,g} M"
+    return f"{round(prompts):,} prompts, {size} tokens"
+
+
+def expected(model: Model, units: Sequence[Unit], budget: int, questions: int) -> dict[str, float]:
+    """prompts, tokens, gib, hours, and the half-width of a change over so many questions, by the share of answers that
+    change. Two batches are asked, of which the second is timed: the first warms up."""
+    work = workload_of(units)
+    prompts = [item.prompt for item in units[0].items(units[0].points[:1], set())]
+    batch = list(islice(cycle(prompts), max(1, budget // max(len(one.ids) for one in prompts))))
+    for _ in range(2):
+        start = perf_counter()
+        ask(model, batch)
+        seconds = (perf_counter() - start) / sum(len(one.ids) for one in batch)
+    on_gpu = model.device.type == "cuda"
+    held = torch.cuda.max_memory_allocated(model.device) if on_gpu else sum(p.nbytes for p in model.parameters())
+    widths = {f"half_width_{100 * share:.0f}": Z_LEVEL * sqrt(share / questions) for share in DISCORDANCES}
+    return {**vars(work), "gib": held / 2**30, "hours": seconds * work.tokens / 3600, **widths}

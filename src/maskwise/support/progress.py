@@ -23,6 +23,7 @@ def progress_bar(silent: bool = False, terminal_only: bool = False) -> Progress:
 
 
 WORTH_SAYING = 60.0  # seconds: shorter work is done before the line is read
+LONG = 3600.0  # seconds: a person is asked first
 
 
 @dataclass
@@ -30,25 +31,25 @@ class Forecast:
     """States the size of long work once: how much of what, and the time it will take at the speed of the second batch.
     The first batch warms up (compilation, memory), which on a GPU can take a hundred times as long.
 
-    total: parts of the work. what: in words, with the number. say: prints a line.
+    total: parts of the work. what: in words, with the number. say: of a line and the seconds in it.
     """
 
-    total: int
+    total: float
     what: str
-    say: Callable[[str], None]
+    say: Callable[[str, float], None]
     clock: Callable[[], float] = perf_counter
     batches: int = 0
-    done: int = 0
+    done: float = 0
     warm_since: float = 0.0
 
-    def advance(self, count: int) -> None:
+    def advance(self, count: float) -> None:
         self.batches, self.done = self.batches + 1, self.done + count
         if self.batches == 1:
             self.warm_since = self.clock()
         elif self.batches == 2 and count > 0 and self.done < self.total:
             seconds = (self.clock() - self.warm_since) * (self.total - self.done) / count
             if seconds >= WORTH_SAYING:
-                self.say(f"{self.what}: about {in_minutes(seconds)} at the speed of the second batch")
+                self.say(f"{self.what}: about {in_minutes(seconds)} at the speed of the second batch", seconds)
 
 
 def in_minutes(seconds: float) -> str:

@@ -257,7 +257,8 @@ class _ProgressCallback(TrainerCallback):
             self.progress.start()
             left, rows = state.max_steps - state.global_step, args.train_batch_size * args.gradient_accumulation_steps
             size = f"{left:,} steps of {rows * args.world_size} rows"
-            self.forecast = Forecast(left, size, self.progress.console.print)
+            show = self.progress.console.print
+            self.forecast = Forecast(left, size, lambda line, _: show(line))
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if self.forecast is not None:

@@ -70,6 +70,6 @@ PROBE = Probe(
     figures=[Figure(by_place, "offset", "Place of the answer in its block", series="after", guessing=CHANCE)],
     condition=FEW_SHOT | {"after": str, "offset": Count},
     needs=frozenset({"blocks"}),
-    presets=("default", "full"),
+    presets=("full",),
     sizes={"quick": {"shares": (0.0, 0.5, 1.0)}},
 )

@@ -66,6 +66,6 @@ PROBE = Probe(
     metrics,
     figures=[Figure(by_length, "distractors", "Distracting examples in the prompt", series="masks", guessing=CHANCE)],
     condition=FEW_SHOT | {"distractors": Count, "masks": str},
-    presets=("default", "full", "paper"),
+    presets=("full", "paper"),
     sizes={"quick": {"distractors": (0, 5, 15)}},
 )

@@ -120,5 +120,8 @@ PROBE = Probe(
     condition={"examples": str, "masks": Count},
     presets=("default", "full"),
     # Fewer distractors are too near to tell; few tasks and more questions of each make the shortest interval.
-    sizes={"quick": {"tasks": 4, "questions": 4, "mask_counts": (2,), "among": 32}},
+    sizes={
+        "quick": {"tasks": 4, "questions": 4, "mask_counts": (2,), "among": 32},
+        "default": {"questions": 10, "mask_counts": (2,), "places": ("near", "far")},
+    },
 )

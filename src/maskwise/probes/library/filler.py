@@ -39,6 +39,7 @@ def ask(
     filler_counts: tuple[int, ...] = (0, 5, 10, 20, 50, 100, 200),
     after_two_masks: tuple[str, ...] = (".", END),
     mask_counts: tuple[int, ...] = (2, 5, 10, 20, 50, 100, 200),
+    among: int | None = None,
 ) -> Iterator[Questions]:
     closed = visible_counts(setup, NAME, filler_counts, other_tokens=CLOSED)
     asked: list[dict[str, Any]] = [{"filler": setup.settings.filler, "fillers": n, "format": "A"} for n in closed]
@@ -50,7 +51,9 @@ def ask(
         def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
             count, format = condition["fillers"], condition["format"]
             token = tokens[condition["filler"]] if format == "B" else None
-            return ended(setup.asker, source.encoded(point), 2 if format == "B" else 1, count, token, format)
+            return ended(
+                setup.asker, source.encoded(point, distractors=among), 2 if format == "B" else 1, count, token, format
+            )
 
         yield Questions(source, with_relevant(source, asked), prompt, source.answer)
 
@@ -132,9 +135,10 @@ PROBE = Probe(
     ],
     condition=FEW_SHOT | {"filler": str, "fillers": Count, "format": str | UnsetType},
     needs=frozenset({"masks"}),
-    presets=("default", "full", "paper"),
+    presets=("quick", "default", "full", "paper"),
     sizes={
-        "quick": {"filler_counts": (), "after_two_masks": (".",), "mask_counts": (2, 200)},
+        "quick": {"filler_counts": (0, 200), "after_two_masks": (), "among": 6},
+        "default": {"filler_counts": (0, 200), "after_two_masks": ()},
         "paper": {"after_two_masks": ()},
     },
 )

@@ -157,6 +157,6 @@ PROBE = Probe(
         ),
     ],
     condition=FEW_SHOT | {"question": str, "location": Count, "masks": Count},
-    presets=("default", "full", "paper"),
+    presets=("full", "paper"),
     sizes={"quick": {"locations": (0, 15), "places": (LAST, "left"), "mask_counts": (2, 20, 200)}},
 )

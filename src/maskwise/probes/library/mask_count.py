@@ -232,6 +232,7 @@ PROBE = Probe(
     presets=("quick", "default", "full", "paper"),
     sizes={
         "quick": {"mask_counts": (2, 200), "among": 6, "extra": (1, 100), "clouds": 2},
+        "default": {"mask_counts": (2, 20, 200)},
         "full": {"shots": (5, 25)},
         "paper": {"shots": (5, 25)},
     },

@@ -160,6 +160,6 @@ PROBE = Probe(
     ],
     condition={"question": str, "distance": str, "masks": Count, "fillers": Count},
     evidence={"pairs": AtLeast1, "between": Count, "offset": float | None},
-    presets=("default", "full"),
+    presets=("full",),
     sizes={"quick": QUICK},
 )

@@ -86,5 +86,9 @@ PROBE = Probe(
     condition={"distance": Count},
     evidence={"tc": float, "forth": float, "back": float},
     needs=frozenset({"masks", "whole sequences"}),
-    sizes={"quick": QUICK_GAP | {"samples": 8}},
+    presets=("default", "full"),
+    sizes={
+        "quick": QUICK_GAP | {"samples": 8},
+        "default": {"pieces": 12, "before": 32, "masks": 32, "after": 0, "distances": (1, 2, 4, 16), "samples": 8},
+    },
 )
