@@ -71,6 +71,15 @@ class Section:
         said = {} if given is None else {label: given(found) for label, found in self.estimates.items() if found}
         return {label: line for label, line in said.items() if line}
 
+    @property
+    def finding(self) -> str:
+        """The first estimate, of each model."""
+        firsts = {label: found[0] for label, found in self.estimates.items() if found}
+        if len(firsts) < 2:
+            return chart.minus("".join(map(str, firsts.values())))
+        name = next(iter(firsts.values())).name
+        return chart.minus(f"{name}: " + "; ".join(f"{label} {one.short}" for label, one in firsts.items()))
+
     def view(self, prefix: str) -> dict[str, Any]:
         """What section.html.jinja shows. prefix: of the ids in its drawings."""
         heading, *text = self.probe.paragraphs
@@ -88,7 +97,7 @@ class Section:
             "name": self.probe.name,
             "title": name,
             "question": question[:1].upper() + question[1:] or name,
-            "finding": {label: chart.minus(str(found[0])) for label, found in self.estimates.items() if found},
+            "finding": self.finding,
             "text": [(part.startswith(" "), cleandoc(part)) for part in text],
             "estimates": {label: [chart.minus(str(one)) for one in found] for label, found in self.estimates.items()},
             "figures": figures,

@@ -63,11 +63,12 @@ class Estimate:
         return {wanted: "holds", -wanted: "does not hold", 0: "undecided"}[self.side]
 
     def __str__(self) -> str:
-        """`mask tax 56.2 % (34.2 to 75.9), n = 60`"""
+        """`mask tax: 56.2 % (34.2 to 75.9), n = 60`; a verdict where a threshold is stated."""
         if self.value is None:
             return f"{self.name}: {self.why or 'not measured'}"
-        judged = f": {self.verdict} ({self.claim} {self.text(self.against)})" if self.verdict else ""
-        return f"{self.name} {self.short}, n = {self.n:,}{judged}"
+        stated = self.verdict and self.against is not None
+        judged = f": {self.verdict} ({self.claim} {self.text(self.against)})" if stated else ""
+        return f"{self.name}: {self.short}, n = {self.n:,}{judged}"
 
     @property
     def short(self) -> str:
