@@ -1,5 +1,6 @@
 """`Run`, the result of `mw.diagnose` and `mw.read_run`: tables, estimates, figures and page."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -17,7 +18,7 @@ from maskwise.report.page import as_strangers_wrote_them, first_screen, labels_o
 from maskwise.report.screen import Screen, finding_of, in_lines, screen_of
 from maskwise.report.screen_view import lead_figure
 from maskwise.scoring.estimates import Estimate
-from maskwise.support.errors import UserError
+from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.files import refuse_checkpoint_folder
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.nearest import did_you_mean
@@ -312,6 +313,10 @@ def diagnose(
     choices: Any = {"device_map": device_map, "adapter": adapter, "check_weights": check_weights}
     choices |= {"weights": weights, "any_base": any_base}
     opened = opened_model(model, dtype=dtype, device=place, **choices)
+    if opened.tokenizer is not None and opened.tokenizer.chat_template and not chat:
+        warnings.warn(
+            UserNotice(f"{opened.name} has a chat template: Instruct models are asked with --chat"), stacklevel=2
+        )
     opened.compile_for_long_work()
     home, words_asked = None if out is None else Path(out), inputs.source.words
     texts = (words_asked, inputs.text, batch_tokens, inputs.data, command)
