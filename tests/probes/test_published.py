@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.tiny import llada_net
+from maskwise.cli import app
 from maskwise.probes import PROBES
 from maskwise.probes.probe import measured
 from maskwise.probes.published import published
@@ -139,11 +141,17 @@ def test_every_prediction_is_an_interval_around_the_published_value():
                     assert low < high and probe in PAPER.probes
 
 
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A random network under a name of the paper."""
+    folder = tmp_path / "LLaDA-8B-Base"
+    llada_net(vocab=2048, window=4096, width=16, layers=1, mask_token_id=1).save_pretrained(folder)
+    tokenizer_of("tiny-llada").save_pretrained(folder)
+    return folder
+
+
 def small_run(folder, words="paper", **settings):
-    """A random network under a name of the paper, asked in short prompts."""
-    if not folder.exists():
-        llada_net(vocab=2048, window=4096, width=16, layers=1, mask_token_id=1).save_pretrained(folder)
-        tokenizer_of("tiny-llada").save_pretrained(folder)
+    """In short prompts, three tasks."""
     source = load_word_source(words)
     own = with_words(replace(PAPER, distractors=2, questions=2, **settings), source)
     own = replace(own, tasks=own.tasks[:3]).changed("mask-count", mask_counts=(2, 20, 200), clouds=1)
@@ -154,8 +162,8 @@ def small_run(folder, words="paper", **settings):
     return mw.read_run(diagnose(model, own, out, source.words, tasks=source.tasks))
 
 
-def test_a_run_of_a_model_of_the_paper_holds_its_values_and_predictions(tmp_path):
-    run = small_run(tmp_path / "LLaDA-8B-Base", probes=("mask-count", "filler", "steps", "attribution"))
+def test_a_run_of_a_model_of_the_paper_holds_its_values_and_predictions(checkpoint):
+    run = small_run(checkpoint, probes=("mask-count", "filler", "steps", "attribution"))
     found = json.loads(json.dumps(result_of(run), default=dict))["estimates"]
     told = {(one["probe"], one["name"]): one for one in found}
     assert names("paper", "published") <= told.keys()
@@ -163,10 +171,19 @@ def test_a_run_of_a_model_of_the_paper_holds_its_values_and_predictions(tmp_path
     assert len(stated) == 9 and stated["steps", "degradation in 2 steps"] == 0.197
     assert told["mask-count", "change of accuracy with 200 masks instead of 2"]["predicted"] == [-0.33, -0.13]
     assert run.screen.stated["change of accuracy with 200 masks instead of 2"] == -0.23
-    words = [small_run(tmp_path / "LLaDA-8B-Base", f"unfamiliar-{n}", probes=("mask-count", SELECT_TASKS)) for n in (1, 2)]
-    for n, run in enumerate(words, 1):
-        predicted = {(one["probe"], one["name"]) for one in result_of(run)["estimates"] if one.get("predicted")}
-        assert predicted == names(f"unfamiliar-{n}", "predicted with --select-tasks")
+    for words in ("unfamiliar-1", "unfamiliar-2"):
+        found = result_of(small_run(checkpoint, words, probes=("mask-count", SELECT_TASKS)))["estimates"]
+        predicted = {(one["probe"], one["name"]) for one in found if one.get("predicted")}
+        assert predicted == names(words, "predicted with --select-tasks")
+
+
+@pytest.mark.slow  # half a minute
+def test_the_command_writes_them(checkpoint, tmp_path):
+    asked = ["--device", "cpu", "--paper", "--probes", "mask-count,filler", "--questions", "2", "--out"]
+    done = CliRunner().invoke(app, ["diagnose", str(checkpoint), *asked, str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "run" / "result.json").read_text())["estimates"]
+    assert {one["published"] for one in found if one.get("published") is not None} == {-0.23, -0.15, -0.03}
 
 
 def test_the_paper_is_asked_100_questions_a_task():
