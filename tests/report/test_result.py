@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from helpers.screens import contrast, masks, pairs, prompt, screen, stops
-from maskwise.probes import published
 from maskwise.records.manifest import Manifest
 from maskwise.report.result import digests, result_of, table_of_runs
 from maskwise.report.screen_view import screen_view
@@ -25,26 +24,15 @@ def manifest(**settings):
     return msgspec.convert(given | {"complete": True, "notes": ["a note"]}, Manifest)
 
 
-@pytest.fixture
-def known(monkeypatch):
-    monkeypatch.setattr(published, "published", lambda *_: [], raising=False)
-
-    def made(*wrong, **settings):
-        given = {
-            "masks": masks(*wrong),
-            "stops": stops(10, 12),
-            "distance": contrast(20, 80),
-            "together": pairs(1.5, 0.0),
-        }
-        flips = [prompt(k, {"A": a, "B": 1 - a}) for k, a in ((2, 0.97), (200, 0.31))]
-        own = replace(screen(prompts=flips, **given), manifest=manifest(**settings))
-        measured = {"mask-count": [own.rows["masks"].change]}
-        return SimpleNamespace(manifest=own.manifest, tables=own.tables, measured=measured, screen=own)
-
-    return made
+def known(*wrong, **settings):
+    given = {"masks": masks(*wrong), "stops": stops(10, 12), "distance": contrast(20, 80), "together": pairs(1.5, 0.0)}
+    flips = [prompt(k, {"A": a, "B": 1 - a}) for k, a in ((2, 0.97), (200, 0.31))]
+    own = replace(screen(prompts=flips, **given), manifest=manifest(**settings))
+    measured = {"mask-count": [own.rows["masks"].change]}
+    return SimpleNamespace(manifest=own.manifest, tables=own.tables, measured=measured, screen=own)
 
 
-def test_a_result_has_every_estimate_once_and_no_text(known):
+def test_a_result_has_every_estimate_once_and_no_text():
     run = known(10, 20, 85)
     found = result_of(run)
     text = json.dumps(found, default=dict)
@@ -67,7 +55,7 @@ def test_digests_change_with_the_questions_alone():
     assert not set(digests(manifest(seed=1)).values()) & set(plain.values())
 
 
-def test_runs_asked_otherwise_do_not_share_a_column(known):
+def test_runs_asked_otherwise_do_not_share_a_column():
     heads, rows = table_of_runs({"a": known(10, 20, 85), "b": known(10, 10, 10)})
     assert heads == ["run", "empty masks", "full stops", "distance", "at once"]
     assert [row[0] for row in rows] == ["a", "b"] and rows[0][1].endswith("LOSS, mostly the masks")
@@ -75,7 +63,7 @@ def test_runs_asked_otherwise_do_not_share_a_column(known):
     assert heads[1:3] == ["empty masks, settings 1", "full stops, settings 1"] and rows[1][1] == ""
 
 
-def test_the_page_shows_the_numbers_of_the_result(known):
+def test_the_page_shows_the_numbers_of_the_result():
     run = known(10, 20, 85)
     shown = screen_view([run.screen, replace(known(0, 0, 0).screen, label="other")])
     changes = [[line["change"].replace("−", "-") for line in lines] for lines in shown["rows"]]

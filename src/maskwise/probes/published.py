@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
 
-import yaml
-
 from maskwise.records.manifest import Manifest
 from maskwise.scoring.estimates import Estimate
 from maskwise.tasks.word_sources import load_word_source
@@ -20,11 +18,13 @@ class Published(NamedTuple):
 
 def published(manifest: Manifest, measured: Mapping[str, Sequence[Estimate]]) -> Iterator[Published]:
     """Of runs with --paper in the paper's prompt format: Instruct models through the chat template, Base without."""
-    model, asked = PureWindowsPath(manifest.model.name).name.lower(), manifest.settings
+    import yaml
+
+    asked, model = manifest.settings, PureWindowsPath(manifest.model.name).name.lower()
+    kinds = [one + " with --select-tasks" * ("select-tasks" in asked.probes) for one in ("published", "predicted")]
     if asked.preset == "paper" and asked.chat == ("instruct" in model):
-        fixed = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
-        words = next((one for one in fixed if [t.name for t in load_word_source(one).tasks] == asked.tasks), None)
-        for probe, one in ((probe, one) for probe, found in measured.items() for one in found):
-            said = {kind: of.get(probe, {}).get(one.name, {}).get(model) for kind, of in fixed.get(words, {}).items()}
-            if any(said.values()):
-                yield Published(probe, one, said.get("published"), said.get("predicted"))
+        known = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
+        words = next((one for one in known if {*asked.tasks} <= {t.name for t in load_word_source(one).tasks}), None)
+        for probe, one in ((probe, one) for probe, found in measured.items() for one in found if words):
+            if any(own := [known[words].get(kind, {}).get(probe, {}).get(one.name, {}).get(model) for kind in kinds]):
+                yield Published(probe, one, *own)

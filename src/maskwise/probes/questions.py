@@ -41,7 +41,7 @@ class Questions:
 
     answer: the text of the right answer to a point; the text of the prompt's right token where it is None. answering:
     how the prompts are asked, by default in one forward pass; one_pass: it is that, and something more. cost: the
-    memory a token takes, relative to plain asking.
+    memory a token takes, relative to plain asking. passes: forward passes over each prompt.
     """
 
     source: Source
@@ -51,6 +51,7 @@ class Questions:
     answering: Answerer | None = None
     cost: int = 1
     one_pass: bool = False
+    passes: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +157,8 @@ def units_of_questions(setup: Setup, asked: Iterable[tuple[str, Questions]]) -> 
         one_pass = all(one.answering is None or one.one_pass for _, one in some)
         for points in slices_of(first.source.points):
             make = _maker(setup, some)
-            units.append(Unit(points, conditions, make, first.answering, max(q.cost for _, q in some), one_pass))
+            cost = max(one.cost for _, one in some)
+            units.append(Unit(points, conditions, make, first.answering, cost, one_pass, first.passes))
     return units
 
 

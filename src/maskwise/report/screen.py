@@ -15,6 +15,7 @@ from maskwise.probes import PROBES
 from maskwise.probes.library.contrast import BY
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.probe import measured, of_relevant, relevant_numbers
+from maskwise.probes.published import published
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.manifest import Manifest
 from maskwise.records.sample import SampledPrompt, read_sample
@@ -201,7 +202,8 @@ class Screen:
 def screen_of(run: RunOnDisk, label: str) -> Screen:
     found = measured(PROBES, run.tables)
     claims = {probe: own[0] for probe, own in found.items() if own and own[0].claim}
-    return Screen(label, run.manifest, run.tables, claims, read_sample(run.folder, run.manifest))
+    stated = {one.measured.name: one.published for one in published(run.manifest, found) if one.published}
+    return Screen(label, run.manifest, run.tables, claims, read_sample(run.folder, run.manifest), stated)
 
 
 def finding_of(found: Screen) -> str:

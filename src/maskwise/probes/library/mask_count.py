@@ -22,6 +22,7 @@ from typing import Any
 
 from msgspec import UnsetType
 
+from maskwise.probes import select_tasks
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_prompt, labels_of, tests_that_fit
 from maskwise.probes.probe import Figure, Probe
@@ -131,7 +132,7 @@ def label_questions(
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
-    return [*of_masks(few_shots(table)), *of_shots(table)]
+    return [*of_masks(few_shots(table)), *of_shots(table), *of_tasks(others)]
 
 
 def few_shots(table: Table) -> Table:
@@ -179,6 +180,15 @@ def of_shots(table: Table) -> list[Estimate]:
         estimated(name, correlation(tasks.gain.tolist(), tasks.value.tolist()), len(tasks), "r"),
         estimated(f"{name}, from different questions", apart, len(tasks), "r"),
     ]
+
+
+def of_tasks(others: Tables) -> list[Estimate]:
+    """With --select-tasks: on how many tasks the shares and changes rest."""
+    asked = others.get(select_tasks.NAME)
+    if asked is None:
+        return []
+    room = float(len(select_tasks.tasks_with_room(asked)))
+    return [Estimate("tasks with room for a loss", room, n=asked.task.nunique(), unit="tasks")]
 
 
 def by_task(table: Table, others: Tables) -> Table:

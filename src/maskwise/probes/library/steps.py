@@ -59,7 +59,8 @@ def ask(
             answering = partial(decode, steps=steps, rule=STRATEGIES[order], seed=setup.settings.seed)
             for count in masks:
                 asked = with_relevant(fewer, [{"order": order, "steps": steps, "masks": count}])
-                yield Questions(fewer, asked, prompt, fewer.answer, answering, COST)
+                passes = min(steps, count) + 1  # the last one reads the answer's step
+                yield Questions(fewer, asked, prompt, fewer.answer, answering, COST, passes=passes)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
