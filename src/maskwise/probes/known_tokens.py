@@ -26,7 +26,7 @@ from maskwise.probes.setup import Answerer, Setup
 from maskwise.records.record import Condition, FieldTypes, ProbeFields, struct_of
 from maskwise.records.table import Table
 from maskwise.scoring.estimates import LEVEL
-from maskwise.scoring.skill import Skill, task_skill
+from maskwise.scoring.intervals import p_by_guessing
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random, seed_of, torch_generator
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
@@ -128,21 +128,21 @@ def check_sequences(setup: Setup, probe: str, questions: int) -> dict[str, list[
     return known_sequences(other, probe, questions)
 
 
-def source_skills(table: Table) -> dict[str, Skill]:
-    """Of each source, whether the model is shown to do better than guessing; empty in runs without the check."""
-    right = table[table.rule == SKILL].groupby("task", observed=True).correct.agg(["sum", "size"])
-    level = LEVEL / max(1, len(right))  # Bonferroni: a guesser passes in any source in 5 % of the runs
-    return {
-        str(source): task_skill(int(sum_right), int(n), GUESSING.get(str(source), 0.0), level=level)
-        for source, sum_right, n in right.itertuples()
-    }
+def source_checks(table: Table) -> Table:
+    """Of each source how many answers of the check are right, how likely by guessing, and whether the model is able to
+    do better; empty in runs without the check."""
+    right = table[table.rule == SKILL].groupby("task", observed=True).correct
+    found = right.agg(["sum", "size"]).set_axis(["right in check", "checked"], axis=1).astype(int)
+    p = [p_by_guessing(own, n, GUESSING.get(str(source), 0.0)) for source, own, n in found.itertuples()]
+    level = LEVEL / max(1, len(found))  # Bonferroni: a guesser passes in any source in 5 % of the runs
+    return found.assign(p=p, able=[one < level for one in p])
 
 
 def of_able_sources(table: Table) -> Table:
     """The answers of the sources that the model can do, or of all where it can do none."""
     asked = table[table.rule != SKILL]
-    unable = [source for source, skill in source_skills(table).items() if not skill.shown]
-    kept = asked[~asked.task.isin(unable)]
+    checks = source_checks(table)
+    kept = asked[~asked.task.isin(checks.index[~checks.able.astype(bool)])]
     return asked if kept.empty else kept
 
 

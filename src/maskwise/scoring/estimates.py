@@ -13,7 +13,7 @@ import numpy as np
 
 from maskwise.records.table import Table
 from maskwise.scoring import intervals, scores
-from maskwise.scoring.intervals import Bounds
+from maskwise.scoring.intervals import Bounds, Interval, Strata
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,9 +132,9 @@ def of_questions(table: Table, by: Sequence[str], times: int, in_full: bool = Fa
     return (means[grouped.size() == times] if in_full else means).reset_index()
 
 
-def strata(column: "pd.Series") -> dict[str, np.ndarray]:
+def strata(questions: "pd.Series | Table") -> dict[str, np.ndarray]:
     """The values of each task."""
-    return {str(task): own.to_numpy(dtype=float) for task, own in column.groupby(level="task", observed=True)}
+    return {str(task): own.to_numpy(dtype=float) for task, own in questions.groupby(level="task", observed=True)}
 
 
 # Estimates
@@ -145,8 +145,8 @@ def share(name: str, column: "pd.Series", **more: Any) -> Estimate:
     if column.empty:
         return Estimate(name, None, why=TOO_FEW)
     groups = strata(column)
-    found = intervals.stratified_share(groups)
-    return _estimate(name, (found.value, found.low, found.high), groups, SHARE, (0.0, 1.0), more)
+    moments = intervals.means_of(groups), intervals.points_of(groups), intervals.variances_of(groups)
+    return _estimate(name, intervals.share_interval(*moments), groups, SHARE, (0.0, 1.0), more)
 
 
 def change(name: str, after: "pd.Series", before: "pd.Series", level: float = LEVEL, **more: Any) -> Estimate:
@@ -157,7 +157,7 @@ def change(name: str, after: "pd.Series", before: "pd.Series", level: float = LE
         return Estimate(name, None, unit=POINTS, why=TOO_FEW)
     groups = strata(both)
     found = intervals.paired_share(groups, intervals.variances_of(groups), (level / 2, 1 - level / 2))
-    return _estimate(name, (found.value, found.low, found.high), groups, POINTS, (-1.0, 1.0), more)
+    return _estimate(name, found, groups, POINTS, (-1.0, 1.0), more)
 
 
 def mean(
@@ -173,7 +173,7 @@ def mean(
     if column.empty:
         return Estimate(name, None, unit=unit, why=TOO_FEW)
     groups = strata(column)
-    found = intervals.bounded_mean(groups, bounds, (level / 2, 1 - level / 2))
+    found = intervals.mean_interval(groups, bounds, (level / 2, 1 - level / 2))
     return _estimate(name, found, groups, unit, bounds, more)
 
 
@@ -187,34 +187,39 @@ def ratio(
     **more: Any,
 ) -> Estimate:
     """Any formula of the accuracies [draws, conditions] of a `wide` table; the interval by posterior draws."""
-    groups = {
-        str(task): own.to_numpy(dtype=float)
-        for task, own in sorted(table.groupby(level="task", observed=True), key=lambda one: str(one[0]))
-    }
-    found = scores.bootstrapped(groups, formula, why, low_end)
-    ends = scores.jackknife_over_tasks(groups, formula) if groups else (None, None)
-    over = {"tasks_low": ends[0], "tasks_high": ends[1]}
-    return Estimate(name, found.value, found.low, found.high, found.n or 0, unit, why=found.why or "", **over | more)
+    if table.empty:
+        return Estimate(name, None, unit=unit, why=TOO_FEW, **more)
+    groups = dict(sorted(strata(table).items()))  # the order of the draws
+    value, low, high = scores.bootstrapped(groups, formula, low_end)
+    if value is None:
+        return Estimate(name, None, unit=unit, why=why, **more)
+    tasks_low, tasks_high = scores.jackknife_over_tasks(groups, formula)
+    one = Estimate(name, value, low, high, len(table), unit, tasks_low=tasks_low, tasks_high=tasks_high)
+    return replace(one, **more)
 
 
-def estimated(name: str, found: Any, n: int, unit: str = SHARE, **more: Any) -> Estimate:
-    """What another function estimated, with `value`, `low` and `high`."""
-    return Estimate(name, found.value, found.low, found.high, n, unit, **more)
+def recovered(name: str, few: "pd.Series", most: "pd.Series", after: "pd.Series") -> Estimate:
+    """The share of the accuracy lost from few masks to the most that is there again after, with the most: lowering the
+    accuracy with few masks recovers nothing."""
+    import pandas as pd
+
+    ends = pd.concat([few, most, after], axis=1).dropna()
+    return ratio(name, ends, scores.share_recovered, scores.TOO_LITTLE_LOSS)
 
 
 def _estimate(
     name: str,
-    found: tuple[Any, Any, Any],
-    groups: Mapping[str, np.ndarray],
+    found: Interval | intervals.Arrays,
+    groups: Strata,
     unit: str,
     bounds: Bounds | None,
     more: Mapping[str, Any],
 ) -> Estimate:
     value, low, high = (None if one is None else float(one) for one in found)
     n = sum(map(len, groups.values()))
-    tasks = intervals.over_tasks(groups, bounds)
-    p = intervals.p_of_mean(dict(groups), more.get("against") or 0.0, bounds)
-    one = Estimate(name, value, low, high, n, unit, p=p, tasks_low=tasks[0], tasks_high=tasks[1])
+    tasks_low, tasks_high = intervals.over_tasks(groups, bounds)
+    p = intervals.p_of_mean(groups, more.get("against") or 0.0, bounds)
+    one = Estimate(name, value, low, high, n, unit, p=p, tasks_low=tasks_low, tasks_high=tasks_high)
     return replace(one, **more)
 
 

@@ -1,31 +1,23 @@
-"""Means, accuracies and differences with 95 % intervals.
+"""Shares, changes and means with their 95 % intervals, as plain tuples (value, low, high).
 
-The primary interval is for these tasks with new points: points vary within each task (a stratum), and every task has
-the same weight. The secondary interval is for new word rules: Student's t over the word rules, each the mean of the
-tasks that share it.
+An interval is for these tasks with new points (questions): points vary within each task (a stratum), and every task has
+the same weight. `over_tasks` is the one for other tasks: Student's t over the tasks, each its own mean.
 
-accuracy           Jeffreys' interval (Brown, Cai and DasGupta 2001) of the effective number of points (Korn and
-                   Graubard 1998)
-paired difference  Jeffreys' bounds of the shares gained and lost, combined (Newcombe 1998; Zou and Donner 2008)
-scores             quantiles of the posterior of the accuracies (scores.py)
-nats               Student's interval over the points within tasks
+share    Jeffreys' interval (Brown, Cai and DasGupta 2001) of the effective number of points (Korn and Graubard 1998)
+change   Jeffreys' bounds of the shares gained and lost, combined (Newcombe 1998; Zou and Donner 2008)
+mean     Student's interval over the points within tasks
+ratio    quantiles of the posterior of the accuracies (scores.py)
 
 Where no answer changed, the bound is exact: 0 of n. tests/scoring/test_coverage.py simulates the coverage of each.
 
 Arrays are [..., tasks]; counts are the points of each task. Everything is computed for all leading places at once.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
-
-from maskwise.records.groups import as_group
-from maskwise.records.record import Record
-from maskwise.support.typed import Typed
-from maskwise.tasks.rules import NUMBER_RULES
 
 CONFIDENCE = 0.95
 TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
@@ -33,10 +25,13 @@ LEAST_DESIGN_EFFECT = 0.25  # how far strata that differ may narrow an interval
 SAME = 1e-9  # what differs by less differs by rounding
 
 Ends = tuple[float | None, float | None]
+Interval = tuple[float | None, float | None, float | None]  # value, low, high
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # likewise
 Bounds = tuple[float, float]  # the least and the most a value can be
+Strata = Mapping[str, np.ndarray]  # the values of each task's points
 
 
-# Bounds of shares
+# Shares
 
 
 def jeffreys_bounds(
@@ -59,15 +54,18 @@ def none_seen(points: np.ndarray | float, tails: Bounds = TAILS) -> Any:
     return 1 - (2 * tails[0]) ** (1 / points)
 
 
+def p_by_guessing(right: int, n: int, guessing: float) -> float:
+    """The probability of as many right answers by guessing: a one-sided exact binomial test."""
+    return float(scipy.special.bdtrc(right - 1, n, guessing)) if right > 0 else 1.0
+
+
 def effective_points(counts: np.ndarray) -> float:
     """The effective number of points of a mean over tasks with equal weights."""
     return float(len(counts) ** 2 / (1 / counts).sum())
 
 
-def share_interval(
-    shares: np.ndarray, counts: np.ndarray, within: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mean over tasks, low, high) of shares [..., T]: Jeffreys' bounds of the effective number of points.
+def share_interval(shares: np.ndarray, counts: np.ndarray, within: np.ndarray | None = None) -> Arrays:
+    """Of the mean over tasks of shares [..., T]: Jeffreys' bounds of the effective number of points.
 
     That is the number of points of a simple sample with the variance found within the tasks (Korn and Graubard 1998).
     `within` [..., T] is that variance where a point is a question asked several times, its value the share of right
@@ -81,8 +79,8 @@ def share_interval(
 
 def difference_interval(
     gained: np.ndarray, lost: np.ndarray, counts: np.ndarray, within: np.ndarray | None = None, tails: Bounds = TAILS
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(difference, low, high) of paired answers, from the shares gained and lost [..., T] of each task's points.
+) -> Arrays:
+    """Of the difference of paired answers, from the shares gained and lost [..., T] of each task's points.
 
     `within` [..., T] is the variance of a point's change where it is no answer but a share of several. `tails` are
     narrower where several intervals are to hold together.
@@ -123,116 +121,47 @@ def _informative_points(within: np.ndarray, overall: np.ndarray, counts: np.ndar
     return points / effect.clip(LEAST_DESIGN_EFFECT, 1.0)
 
 
-# Means
+# Of the points of each task
 
 
-def standard_error(variances: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The standard error of a mean over tasks, and Satterthwaite's degrees of freedom."""
-    errors = variances / counts
-    total = errors.sum(-1)
-    free = total**2 / np.maximum((errors**2 / (counts - 1)).sum(-1), np.finfo(float).tiny)
-    return np.sqrt(total) / len(counts), np.maximum(free, 1.0)
-
-
-def rules_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Student's interval of the mean over word rules, [..., G] -> [...]."""
-    groups = values.shape[-1]
-    half = scipy.stats.t.ppf(TAILS[1], groups - 1) * values.std(-1, ddof=1) / np.sqrt(groups)
-    return values.mean(-1) - half, values.mean(-1) + half
-
-
-# Of (task, value) pairs and records
-
-
-def word_rule(task: str) -> str:
-    """The word rule of a task (animal-smallest -> animal); a task of another kind stands for itself."""
-    name, _, number = task.rpartition("-")
-    return name if number in NUMBER_RULES else task
-
-
-def by_task(values: Iterable[tuple[str, float]]) -> dict[str, np.ndarray]:
-    """The values of each task's points."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for task, value in values:
-        found[task].append(value)
-    return {task: np.array(listed, dtype=float) for task, listed in found.items()}
-
-
-def points_of(strata: dict[str, np.ndarray]) -> np.ndarray:
+def points_of(strata: Strata) -> np.ndarray:
     return np.array([len(values) for values in strata.values()], dtype=float)
 
 
-def means_of(strata: dict[str, np.ndarray]) -> np.ndarray:
+def means_of(strata: Strata) -> np.ndarray:
     return np.array([values.mean() for values in strata.values()])
 
 
-def variances_of(strata: dict[str, np.ndarray]) -> np.ndarray:
+def variances_of(strata: Strata) -> np.ndarray:
     """The variance of a point of each task; p (1 - p) if points are right or wrong."""
     return np.array([values.var() for values in strata.values()])
 
 
-def over_rules(task_means: dict[str, float], bounds: Bounds | None = None) -> Ends:
-    """The secondary interval: Student's t over the word rules, cut at the bounds of the measure.
+def paired_share(strata: Strata, within: np.ndarray | None = None, tails: Bounds = TAILS) -> Arrays:
+    """Of the mean over tasks of changes of right answers, -1 to 1 each: the interval of a paired difference."""
+    gained, lost = (np.array([(sign * change).clip(0).mean() for change in strata.values()]) for sign in (1, -1))
+    return difference_interval(gained, lost, points_of(strata), within, tails)
 
-    None where there are fewer than two rules or all agree."""
-    rules: dict[str, list[float]] = defaultdict(list)
-    for task, mean in task_means.items():
-        rules[word_rule(task)].append(mean)
-    values = np.array([np.mean(means) for means in rules.values()])
-    if len(values) < 2 or np.ptp(values) < SAME:
-        return None, None
-    low, high = rules_interval(values)
+
+def mean_interval(strata: Strata, bounds: Bounds | None = None, tails: Bounds = TAILS) -> Interval:
+    """Of the mean over tasks of values that are within `bounds`.
+
+    Where none varies within its task, some may lie at either bound: the exact bound of none in so many says how many.
+    Without bounds there is no interval then, nor where there is one point only.
+    """
+    mean, known = float(means_of(strata).mean()), mean_error(strata)
     least, most = bounds or (-np.inf, np.inf)
-    return max(float(low), least), min(float(high), most)
-
-
-def over_tasks(strata: Mapping[str, np.ndarray], bounds: Bounds | None = None) -> Ends:
-    """Student's interval over the tasks, each its own mean, cut at the bounds: for other tasks, as the papers shade.
-
-    None where there are fewer than two tasks or all agree."""
-    values = means_of(dict(strata))
-    if len(values) < 2 or np.ptp(values) < SAME:
-        return None, None
-    low, high = rules_interval(values)
-    least, most = bounds or (-np.inf, np.inf)
-    return max(float(low), least), min(float(high), most)
-
-
-def p_of_mean(strata: dict[str, np.ndarray], against: float = 0.0, bounds: Bounds | None = None) -> float | None:
-    """Two-sided: the level at which the end of the mean's Student interval would lie at `against`.
-
-    Where no value differs from another, that of the exact bound of none in so many within `bounds`; None without."""
-    value, known = float(means_of(strata).mean()), mean_error(strata)
     if known is not None:
         error, free = known
-        return float(2 * scipy.stats.t.sf(abs(value - against) / error, free))
-    points = sum(map(len, strata.values()))
-    if bounds is None or points < 2:
-        return None
-    room = value - bounds[0] if value > against else bounds[1] - value
-    share = min(1.0, abs(value - against) / room) if room > 0 else 1.0
-    return float((1 - share) ** effective_points(points_of(strata)))
+        half = float(scipy.stats.t.ppf(tails[1], free)) * error
+        return mean, max(mean - half, least), min(mean + half, most)
+    if bounds is None or points_of(strata).sum() < 2:
+        return mean, None, None
+    unseen = float(none_seen(effective_points(points_of(strata)), tails))
+    return mean, mean - unseen * (mean - least), mean + unseen * (most - mean)
 
 
-def rules_ends(strata: dict[str, np.ndarray], bounds: Bounds | None = None) -> Ends:
-    """The secondary interval of the mean over tasks; bounds: the smallest and the largest a value can be."""
-    return over_rules(dict(zip(strata, means_of(strata).tolist(), strict=True)), bounds)
-
-
-def stratified_mean(strata: dict[str, np.ndarray], tails: Bounds = TAILS) -> tuple[float, float | None, float | None]:
-    """(mean over tasks, low, high): the primary interval of a measure that is no share.
-
-    No interval where there is one point only, or where no value differs from another: nothing bounds the unseen ones.
-    """
-    middle, known = float(means_of(strata).mean()), mean_error(strata)
-    if known is None:
-        return middle, None, None
-    error, free = known
-    half = float(scipy.stats.t.ppf(tails[1], free)) * error
-    return middle, middle - half, middle + half
-
-
-def mean_error(strata: dict[str, np.ndarray]) -> tuple[float, float] | None:
+def mean_error(strata: Strata) -> tuple[float, float] | None:
     """The standard error of the mean over tasks and its degrees of freedom; None where nothing varies within tasks."""
     counts, values = points_of(strata), np.concatenate(list(strata.values()))
     if len(values) < 2 or np.ptp(values) < SAME:
@@ -246,72 +175,50 @@ def mean_error(strata: dict[str, np.ndarray]) -> tuple[float, float] | None:
     return float(error), float(free)
 
 
-def bounded_mean(
-    strata: dict[str, np.ndarray], bounds: Bounds | None, tails: Bounds = TAILS
-) -> tuple[float, float | None, float | None]:
-    """`stratified_mean` of values within `bounds`. Where none varies within its task, some may lie at either bound: the
-    exact bound of none in so many says how many."""
-    mean, low, high = stratified_mean(strata, tails)
-    if bounds is None:
-        return mean, low, high
-    least, most = bounds
-    if low is None or high is None:
-        if sum(map(len, strata.values())) < 2:
-            return mean, None, None
-        unseen = float(none_seen(effective_points(points_of(strata)), tails))
-        return mean, mean - unseen * (mean - least), mean + unseen * (most - mean)
-    return mean, max(low, least), min(high, most)
+def standard_error(variances: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The standard error of a mean over tasks, and Satterthwaite's degrees of freedom."""
+    errors = variances / counts
+    total = errors.sum(-1)
+    free = total**2 / np.maximum((errors**2 / (counts - 1)).sum(-1), np.finfo(float).tiny)
+    return np.sqrt(total) / len(counts), np.maximum(free, 1.0)
 
 
-def mean_over_tasks(values: Iterable[tuple[str, float]]) -> tuple[float, float | None, float | None]:
-    """(task, value) pairs -> the mean of the tasks' means with its primary interval."""
-    return stratified_mean(by_task(values))
+def p_of_mean(strata: Strata, against: float = 0.0, bounds: Bounds | None = None) -> float | None:
+    """Two-sided: the level at which the end of the mean's Student interval would lie at `against`.
+
+    Where no value differs from another, that of the exact bound of none in so many within `bounds`; None without."""
+    value, known = float(means_of(strata).mean()), mean_error(strata)
+    if known is not None:
+        error, free = known
+        return float(2 * scipy.stats.t.sf(abs(value - against) / error, free))
+    if bounds is None or points_of(strata).sum() < 2:
+        return None
+    room = value - bounds[0] if value > against else bounds[1] - value
+    share = min(1.0, abs(value - against) / room) if room > 0 else 1.0
+    return float((1 - share) ** effective_points(points_of(strata)))
 
 
-def accuracy_interval(group: Sequence[Record]) -> tuple[float, float, float]:
-    """Accuracy, mean over tasks, with its primary interval (low, high); "correct" may be a share."""
-    accuracy, low, high = _share_of(as_group(group).by_task("correct"))
-    return float(accuracy), float(low), float(high)
+def over_tasks(strata: Strata, bounds: Bounds | None = None) -> Ends:
+    """Student's interval over the tasks, each its own mean, cut at the bounds: for other tasks, as the papers shade.
+
+    None where there are fewer than two tasks or all agree."""
+    values = means_of(strata)
+    mean, half = float(values.mean()), students_half(values)
+    least, most = bounds or (-np.inf, np.inf)
+    return (None, None) if half is None else (max(mean - half, least), min(mean + half, most))
 
 
-def _share_of(strata: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return share_interval(means_of(strata), points_of(strata), variances_of(strata))
+def students_half(values: np.ndarray) -> float | None:
+    """Half of Student's interval of the mean of values [n]; None where they are fewer than two or all agree."""
+    if len(values) < 2 or np.ptp(values) < SAME:
+        return None
+    return float(scipy.stats.t.ppf(TAILS[1], len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
 
 
-ENDS = ("", "_low", "_high")  # of the names of an estimate in JSON
-
-
-class Estimate(Typed, frozen=True, kw_only=True):
-    """A number with its 95 % interval."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-    @classmethod
-    def of(cls, found: Iterable[Any] = (None, None, None)) -> "Estimate":
-        """From (value, low, high), as the functions above give them."""
-        value, low, high = (None if one is None else float(one) for one in found)
-        return cls(value=value, low=low, high=high)
-
-    def named(self, name: str) -> dict[str, float | None]:
-        return {name + end: value for end, value in zip(ENDS, (self.value, self.low, self.high), strict=True)}
-
-
-def stratified_share(strata: dict[str, np.ndarray]) -> Estimate:
-    """The share of points that are 1, mean over tasks, with its primary interval."""
-    return Estimate.of(_share_of(strata))
-
-
-def paired_share(strata: dict[str, np.ndarray], within: np.ndarray | None = None, tails: Bounds = TAILS) -> Estimate:
-    """The mean over tasks of changes of right answers, -1 to 1 each, with the interval of a paired difference."""
-    gained, lost = (np.array([(sign * change).clip(0).mean() for change in strata.values()]) for sign in (1, -1))
-    return Estimate.of(difference_interval(gained, lost, points_of(strata), within, tails))
-
-
-def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    """Pearson's r with Fisher's interval; null with fewer than four pairs or where one side does not vary."""
+def correlation(x: Any, y: Any) -> Interval:
+    """Pearson's r with Fisher's interval; None with fewer than four pairs or where one side does not vary."""
     if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return Estimate.of()
+        return None, None, None
     found = scipy.stats.pearsonr(x, y)
-    return Estimate.of((found.statistic, *found.confidence_interval(CONFIDENCE)))
+    low, high = found.confidence_interval(CONFIDENCE)
+    return float(found.statistic), float(low), float(high)

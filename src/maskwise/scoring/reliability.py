@@ -8,16 +8,13 @@ U-statistic; Kumar, Liang and Ma, Verified Uncertainty Calibration, arXiv 1909.1
 predictions). The estimate of the square may be negative: the error is then given as 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
 
-from maskwise.scoring.intervals import TAILS, Estimate, jeffreys_bounds, none_seen
+from maskwise.scoring.intervals import TAILS, Bounds, Interval, jeffreys_bounds, none_seen
 from maskwise.support.randomness import numpy_generator
-from maskwise.support.typed import Typed
 
 BINS = 10
 RESAMPLES = 1000
@@ -25,6 +22,7 @@ TEMPERATURES = tuple(2 ** (power / 4) for power in range(-8, 9))  # 1/4 to 4; 1 
 WANTED = 0.9  # of the commits at or above the threshold are right
 FEWEST = 10  # predictions above a threshold that can be judged
 THRESHOLDS = tuple(round(number / 100, 2) for number in range(100))
+UNKNOWN: Interval = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Predictions:
         """Predictions of each sequence, [N]."""
         return self.per_sequence(np.ones(len(self.sure)))
 
-    def share_right(self) -> Estimate:
+    def share_right(self) -> Interval:
         return share_over_sequences(self.per_sequence(self.right), self.counts())
 
 
@@ -65,28 +63,28 @@ def multiplicities(sequences: int) -> np.ndarray:
     return numpy_generator("reliability").multinomial(sequences, np.full(sequences, 1 / sequences), size=RESAMPLES)
 
 
-def interval(value: float, resampled: np.ndarray, sequences: int, bounds: tuple[float, float]) -> Estimate:
+def interval(value: float, resampled: np.ndarray, sequences: int, bounds: Bounds) -> Interval:
     """Quantiles of the resamples. Where all are alike, some sequences may still lie at either bound: the exact bound of
     none in so many says how many."""
     known = resampled[~np.isnan(resampled)]
     if np.isnan(value) or sequences < 2 or not len(known):
-        return Estimate.of((None if np.isnan(value) else value, None, None))
-    low, high = np.quantile(known, TAILS)
+        return (None if np.isnan(value) else value), None, None
+    low, high = map(float, np.quantile(known, TAILS))
     if high - low < 1e-9:
         unseen = float(none_seen(sequences))
         low, high = value - unseen * (value - bounds[0]), value + unseen * (bounds[1] - value)
-    return Estimate.of((value, min(low, value), max(high, value)))
+    return value, min(low, value), max(high, value)
 
 
 def bin_of(sure: np.ndarray) -> np.ndarray:
     return np.minimum((sure * BINS).astype(int), BINS - 1)
 
 
-def calibration_error(found: Predictions) -> Estimate:
+def calibration_error(found: Predictions) -> Interval:
     """The debiased root mean square of (confidence - right) over BINS bins, with its interval over sequences."""
     bins, n = bin_of(found.sure), found.sequences
     if n < 2 or not len(bins):
-        return Estimate.of()
+        return UNKNOWN
     off, count = np.zeros((n, BINS)), np.zeros((n, BINS))
     np.add.at(off, (found.sequence, bins), found.sure - found.right)
     np.add.at(count, (found.sequence, bins), 1.0)
@@ -100,25 +98,26 @@ def calibration_error(found: Predictions) -> Estimate:
     value = float(squared(np.ones((1, n)))[0])
     resampled = squared(multiplicities(n).astype(float)) * n / (n - 1)
     low, high = np.quantile(resampled, TAILS)
-    return Estimate.of(np.sqrt(max(0.0, square)) for square in (value, min(low, value), max(high, value)))
+    error, least, most = (float(np.sqrt(max(0.0, one))) for one in (value, min(low, value), max(high, value)))
+    return error, least, most
 
 
-def overconfidence(found: Predictions) -> Estimate:
+def overconfidence(found: Predictions) -> Interval:
     """Mean confidence less the share that is right; the interval over sequences."""
     if not len(found.sure):
-        return Estimate.of()
+        return UNKNOWN
     off, counts, times = found.per_sequence(found.sure - found.right), found.counts(), multiplicities(found.sequences)
     total = times @ counts
     resampled = np.where(total > 0, times @ off / np.maximum(total, 1e-12), np.nan)
     return interval(float(off.sum()) / float(counts.sum()), resampled, found.sequences, (-1, 1))
 
 
-def auroc(found: Predictions) -> Estimate:
+def auroc(found: Predictions) -> Interval:
     """The chance that a right prediction has a higher probability than a wrong one; ties count half."""
     order = np.argsort(found.sure, kind="stable")
     sure, right, sequence = found.sure[order], found.right[order] > 0, found.sequence[order]
     if not len(sure):
-        return Estimate.of()
+        return UNKNOWN
     first = np.flatnonzero(np.r_[True, np.diff(sure) > 0])  # where each group of ties begins
 
     def area(times: np.ndarray) -> np.ndarray:
@@ -132,14 +131,13 @@ def auroc(found: Predictions) -> Estimate:
     return interval(value, area(multiplicities(found.sequences).astype(float)), found.sequences, (0, 1))
 
 
-def best_temperature(nll: np.ndarray) -> Estimate:
+def best_temperature(nll: np.ndarray) -> Interval:
     """The temperature that minimises the negative log-likelihood, from its sums at TEMPERATURES of each sequence, [N,
     17]: the least of a parabola in log T through the best of them and its neighbours."""
     if not len(nll):
-        return Estimate.of()
-    times = multiplicities(len(nll))
-    value = float(_lowest(nll.sum(0, keepdims=True))[0])
-    return interval(value, _lowest(times @ nll), len(nll), (TEMPERATURES[0], TEMPERATURES[-1]))
+        return UNKNOWN
+    value, resampled = float(_lowest(nll.sum(0, keepdims=True))[0]), _lowest(multiplicities(len(nll)) @ nll)
+    return interval(value, resampled, len(nll), (TEMPERATURES[0], TEMPERATURES[-1]))
 
 
 def _lowest(sums: np.ndarray) -> np.ndarray:
@@ -151,7 +149,7 @@ def _lowest(sums: np.ndarray) -> np.ndarray:
     return 2 ** ((best + shift - 8) / 4)
 
 
-def share_over_sequences(right: np.ndarray, counts: np.ndarray) -> Estimate:
+def share_over_sequences(right: np.ndarray, counts: np.ndarray) -> Interval:
     """A share of predictions, `right` [N] of `counts` [N] in each sequence: Jeffreys' bounds of the effective number.
 
     That is the number of independent predictions with the variance found between sequences. Where all are right or none
@@ -160,60 +158,27 @@ def share_over_sequences(right: np.ndarray, counts: np.ndarray) -> Estimate:
     used = counts > 0
     right, counts, n = right[used], counts[used], int(used.sum())
     if not n:
-        return Estimate.of()
+        return UNKNOWN
     share, total = float(right.sum()) / float(counts.sum()), counts.sum()
     points = float(n)
     variance = ((right - share * counts) ** 2).sum() * n / max(1, n - 1) / total**2
     if n > 1 and variance > 0:
         points = float(np.clip(share * (1 - share) / variance, 1.0, total))
-    return Estimate.of((share, *jeffreys_bounds(np.array(share), points)))
+    low, high = jeffreys_bounds(np.array(share), points)
+    return share, float(low), float(high)
 
 
-class ChosenThreshold(Typed, frozen=True, kw_only=True):
-    """The least confidence at which nine of ten predictions are right, and whether that holds on other sequences."""
-
-    threshold: Annotated[float | None, Meta(description="chosen on one half of the sequences; null: none does it")]
-    above: Annotated[float | None, Meta(description="share of the other half's predictions at or above it")]
-    verified: Annotated[Estimate, Meta(description="share of these that are right, in the other half")]
-    chosen_on: int
-    verified_on: int
+def threshold(found: Predictions) -> float | None:
+    """The least confidence at which nine of ten predictions are right; None where there is none."""
+    above = ((one, found.right[found.sure >= one]) for one in THRESHOLDS)
+    return next((one for one, right in above if len(right) >= FEWEST and right.mean() >= WANTED), None)
 
 
-def choose_threshold(found: Predictions, first_half: np.ndarray) -> ChosenThreshold:
-    """first_half [N] bool: the sequences it is chosen on; it is verified on the others."""
-    here = first_half[found.sequence]
-    own = found.where(here)
-    above_each = {level: own.right[own.sure >= level] for level in THRESHOLDS}
-    chosen = next((t for t, right in above_each.items() if len(right) >= FEWEST and right.mean() >= WANTED), None)
-    above = found.where(~here & (found.sure >= (2.0 if chosen is None else chosen)))
-    others = int((~here).sum())
-    return ChosenThreshold(
-        threshold=chosen,
-        above=None if chosen is None or not others else len(above.sure) / others,
-        verified=above.share_right(),
-        chosen_on=int(first_half.sum()),
-        verified_on=int((~first_half).sum()),
-    )
-
-
-class ReliabilityBin(Typed, frozen=True, kw_only=True):
-    """One point of a reliability diagram."""
-
-    sure: float
-    right: float
-    low: float
-    high: float
-    n: int
-
-
-def reliability(found: Predictions) -> list[ReliabilityBin]:
-    """Mean confidence and share right of each bin with FEWEST predictions or more."""
-    bins, drawn = bin_of(found.sure), []
+def reliability(found: Predictions) -> Iterator[dict[str, float | None]]:
+    """Of each bin with FEWEST predictions or more: the mean confidence x, and the share right of n."""
+    bins = bin_of(found.sure)
     for number in range(BINS):
         here = found.where(bins == number)
         if len(here.sure) >= FEWEST:
-            share = here.share_right()
-            assert share.value is not None and share.low is not None and share.high is not None
-            mean = float(here.sure.mean())
-            drawn.append(ReliabilityBin(sure=mean, right=share.value, low=share.low, high=share.high, n=len(here.sure)))
-    return drawn
+            value, low, high = here.share_right()
+            yield {"x": float(here.sure.mean()), "value": value, "low": low, "high": high, "n": len(here.sure)}

@@ -15,64 +15,36 @@ these questions: mean +- t(T - 1) sqrt(MS_T / Q (1 + 1 / T)), exact for normal e
 differences cancel.
 """
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Annotated
 
 import numpy as np
 import scipy  # scipy.stats, which takes a second to import, is imported when it is first used
-from msgspec import Meta
 
-from maskwise.scoring.intervals import SAME, TAILS, Bounds
-from maskwise.support.typed import Typed
+from maskwise.scoring.intervals import SAME, TAILS, Bounds, Interval, Strata
 
 
-class TemplateSpread(Typed, frozen=True, kw_only=True):
-    """An effect over templates, in shares of the accuracy."""
+def template_spread(strata: Strata, bounds: Bounds = (-1.0, 1.0)) -> tuple[Interval, Interval, Interval]:
+    """The effect with its predictive interval under a new template, with that of its mean, and its standard deviation.
 
-    templates: int
-    questions: int
-    mean: Annotated[float, Meta(description="over templates and questions")]
-    mean_low: Annotated[float | None, Meta(description="lower end of its 95 % interval: new templates and questions")]
-    mean_high: Annotated[float | None, Meta(description="upper end")]
-    sd: Annotated[float, Meta(description="standard deviation of the effect over templates")]
-    sd_low: Annotated[float | None, Meta(description="lower end of its 95 % interval; null where nothing varied")]
-    sd_high: Annotated[float | None, Meta(description="upper end")]
-    new_low: Annotated[float | None, Meta(description="lower end of the 95 % predictive interval of a new template")]
-    new_high: Annotated[float | None, Meta(description="upper end")]
-
-
-def template_spread(values: Mapping[str, np.ndarray], bounds: Bounds = (-1.0, 1.0)) -> TemplateSpread:
-    """values: of each task the effect under each template on each question, [T, questions of the task].
-
-    bounds: the least and the most that the effect can be.
+    strata: of each task the effect under each template on each question, [T, questions of the task]. bounds: the least
+    and the most that the effect can be. Without intervals where nothing varies over templates.
     """
-    strata = list(values.values())
-    if min(one.shape[1] for one in strata) < 2:  # the tasks' own spread is not known: all questions as one task
-        strata = [np.concatenate(strata, axis=1)]
-    whole = np.concatenate(strata, axis=1)
+    tables = list(strata.values())
+    if min(one.shape[1] for one in tables) < 2:  # the tasks' own spread is not known: all questions as one task
+        tables = [np.concatenate(tables, axis=1)]
+    whole = np.concatenate(tables, axis=1)
     templates, questions = whole.shape
     ms_t = questions * float(whole.mean(1).var(ddof=1))
-    ms_q, ms_e, free_e = _within(strata)
-    mean = float(whole.mean())
-    low, high = (None, None) if ms_t < SAME**2 else sd_interval(ms_t, ms_e, templates - 1, free_e, questions)
-    half = new_half = None
-    if ms_t >= SAME**2:
-        spread = float(np.sqrt(ms_t / questions * (1 + 1 / templates)))
-        new_half = float(scipy.special.stdtrit(templates - 1, TAILS[1])) * spread
-        half = _mean_half(ms_t, ms_q, ms_e, templates, questions, questions - len(strata), free_e)
-    return TemplateSpread(
-        templates=templates,
-        questions=questions,
-        mean=mean,
-        mean_low=None if half is None else max(mean - half, bounds[0]),
-        mean_high=None if half is None else min(mean + half, bounds[1]),
-        sd=float(np.sqrt(max(0.0, (ms_t - ms_e) / questions))),
-        sd_low=low,
-        sd_high=high,
-        new_low=None if new_half is None else max(mean - new_half, bounds[0]),
-        new_high=None if new_half is None else min(mean + new_half, bounds[1]),
-    )
+    ms_q, ms_e, free_e = _within(tables)
+    mean, sd = float(whole.mean()), float(np.sqrt(max(0.0, (ms_t - ms_e) / questions)))
+    if ms_t < SAME**2:
+        return (mean, None, None), (mean, None, None), (sd, None, None)
+    of_new = float(scipy.special.stdtrit(templates - 1, TAILS[1])) * np.sqrt(ms_t / questions * (1 + 1 / templates))
+    of_mean = _mean_half(ms_t, ms_q, ms_e, templates, questions, questions - len(tables), free_e)
+    low, high = sd_interval(ms_t, ms_e, templates - 1, free_e, questions)
+    least, most = bounds
+    new, middle = ((mean, max(mean - half, least), min(mean + half, most)) for half in (float(of_new), of_mean))
+    return new, middle, (sd, low, high)
 
 
 def _within(strata: list[np.ndarray]) -> tuple[float, float, int]:

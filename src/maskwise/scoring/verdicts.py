@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from maskwise.scoring.estimates import LEVEL, Estimate
+from maskwise.scoring.intervals import p_by_guessing
 from maskwise.scoring.scores import LEAST_SKILL
-from maskwise.scoring.skill import task_skill
 from maskwise.tasks.episodes import CHANCE
 
 LOSS, GAIN, NONE, CANNOT_TELL = "LOSS", "GAIN", "none detected", "cannot tell"
@@ -50,7 +50,7 @@ class Change:
     def skill(self) -> str:
         """Of the baseline: guessing, too few questions to tell, or empty where it is above guessing."""
         n, value = self.baseline.n, self.baseline.value or 0.0
-        if task_skill(round(value * n), n, CHANCE).shown:
+        if p_by_guessing(round(value * n), n, CHANCE) < LEVEL:
             return ""
         return GUESSING if value < CHANCE + LEAST_SKILL else TOO_FEW
 
@@ -132,16 +132,3 @@ def holm(claims: Mapping[str, Estimate]) -> dict[str, bool]:
         still = still and p * (len(ordered) - place) <= LEVEL
         certain[name] = still
     return certain
-
-
-def judged(claims: Mapping[str, Estimate]) -> dict[str, str]:
-    """Of each claim: holds, does not hold, undecided, or what it would be if it had been the only one."""
-    certain = holm(claims)
-    found = {}
-    for name, one in claims.items():
-        alone = one.verdict
-        if alone in ("holds", "does not hold") and not certain.get(name, False):
-            found[name] = f"undecided, {NOT_CERTAIN.format(len(certain))}"
-        else:
-            found[name] = alone
-    return found

@@ -34,14 +34,14 @@ from maskwise.probes.known_tokens import (
     known_questions,
     known_sequences,
     of_able_sources,
-    source_skills,
+    source_checks,
 )
 from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import reliability
-from maskwise.scoring.estimates import POINTS, Estimate, estimated
+from maskwise.scoring.estimates import POINTS, SHARE, Estimate
 from maskwise.scoring.reliability import FEWEST, WANTED, Predictions
 from maskwise.tasks.checkable import CHECKED
 
@@ -120,28 +120,30 @@ def gaps(curve: Curve) -> list[Estimate]:
     listed = {"": curve.found} | dict(zip((", early", ", late"), (shares[:1] + shares[1:][-1:]), strict=False))
     found = {when: reliability.overconfidence(one) for when, one in listed.items()}
     what, n = f"{curve.of}, {curve.rule}", curve.found.sequences
-    return [estimated(f"{what}{when}: {GAP}", one, n, POINTS) for when, one in found.items()]
+    return [Estimate(f"{what}{when}: {GAP}", *one, n, POINTS) for when, one in found.items()]
 
 
 def ranking(curve: Curve) -> list[Estimate]:
     what, n = f"{curve.of}, {curve.rule}", curve.found.sequences
     return [
-        estimated(f"{what}: share right", curve.found.share_right(), n),
-        estimated(f"{what}: calibration error", reliability.calibration_error(curve.found), n),
-        estimated(f"{what}: AUROC of confidence", reliability.auroc(curve.found), n),
+        Estimate(f"{what}: share right", *curve.found.share_right(), n, SHARE),
+        Estimate(f"{what}: calibration error", *reliability.calibration_error(curve.found), n, SHARE),
+        Estimate(f"{what}: AUROC of confidence", *reliability.auroc(curve.found), n, SHARE),
     ]
 
 
 def settings(curve: Curve) -> list[Estimate]:
-    """What the logits are best divided by, and the threshold to decode with."""
-    temperature = reliability.best_temperature(curve.nll)
-    chosen = reliability.choose_threshold(curve.found, curve.rows.point.to_numpy() % 2 == 0)
-    why = "at no confidence are nine of ten right" if chosen.threshold is None else ""
-    few = "too few predictions are that confident" if chosen.verified.value is None else ""
+    """What the logits are best divided by, and the threshold to decode with: chosen on the even questions."""
+    found, even = curve.found, curve.rows.point.to_numpy() % 2 == 0
+    chosen_on = even[found.sequence]
+    tau = reliability.threshold(found.where(chosen_on))
+    held = found.where(~chosen_on & (found.sure >= (2.0 if tau is None else tau))).share_right()
+    why = "at no confidence are nine of ten right" if tau is None else ""
+    few = "too few predictions are that confident" if held[0] is None else ""
     return [
-        estimated(f"{curve.of}: best temperature", temperature, curve.found.sequences, ""),
-        Estimate(TAU, chosen.threshold, n=chosen.chosen_on, why=why),
-        estimated(HELD, chosen.verified, chosen.verified_on, against=WANTED, claim="above", why=why or few),
+        Estimate(f"{curve.of}: best temperature", *reliability.best_temperature(curve.nll), found.sequences),
+        Estimate(TAU, tau, n=int(even.sum()), why=why),
+        Estimate(HELD, *held, int((~even).sum()), SHARE, WANTED, "above", why=why or few),
     ]
 
 
@@ -149,21 +151,19 @@ def diagram(table: Table, others: Tables) -> Table:
     """A row for each tenth of the scale with enough predictions; n counts these."""
     import pandas as pd
 
-    return pd.DataFrame(
-        one.labels | {"x": tenth.sure, "value": tenth.right, "low": tenth.low, "high": tenth.high, "n": tenth.n}
-        for one in scored(table)
-        for tenth in reliability.reliability(one.found)
-    )
+    return pd.DataFrame(one.labels | tenth for one in scored(table) for tenth in reliability.reliability(one.found))
 
 
 def by_share(table: Table, others: Tables) -> Table:
     import pandas as pd
 
-    return pd.DataFrame(
-        one.labels | {"left": words} | reliability.overconfidence(found).to_dict() | {"n": len(found.sure)}
-        for one in scored(table)
-        for words, found in one.by_share.items()
-    )
+    rows = []
+    for one in scored(table):
+        for words, found in one.by_share.items():
+            value, low, high = reliability.overconfidence(found)
+            measured = {"value": value, "low": low, "high": high, "n": len(found.sure)}
+            rows.append({**one.labels, "left": words, **measured})
+    return pd.DataFrame(rows)
 
 
 def by_source(table: Table, others: Tables) -> Table:
@@ -172,16 +172,19 @@ def by_source(table: Table, others: Tables) -> Table:
 
     if "sure" not in table:
         return pd.DataFrame()
-    skills, pooled, rows = source_skills(table), set(of_able_sources(table).task), []
+    checks, pooled, rows = source_checks(table), set(of_able_sources(table).task), []
     asked = table[table.rule != SKILL]
     for source, own in asked[asked.rule == asked.rule.iloc[0]].groupby("task", observed=True, sort=False):
         _, masked = curves(own)
-        found, skill = masked.found, skills.get(str(source))
-        row = {"source": source, **found.share_right().to_dict(), "n": len(found.sure), "sure": found.sure.mean()}
-        row |= reliability.calibration_error(found).named("error") | {"auroc": reliability.auroc(found).value}
-        row |= {"temperature": reliability.best_temperature(masked.nll).value, "guessing": GUESSING.get(str(source))}
-        checked = {} if skill is None else {"checked": skill.n, "right in check": skill.right}
-        rows.append(row | checked | {"pooled": source in pooled})
+        found = masked.found
+        value, low, high = found.share_right()
+        row = {"source": source, "value": value, "low": low, "high": high, "n": len(found.sure)}
+        row |= {"sure": found.sure.mean()}
+        row |= zip(("error", "error_low", "error_high"), reliability.calibration_error(found), strict=True)
+        row |= {"auroc": reliability.auroc(found)[0]}
+        row |= {"temperature": reliability.best_temperature(masked.nll)[0], "guessing": GUESSING.get(str(source))}
+        row |= checks.loc[source, ["checked", "right in check"]].to_dict() if source in checks.index else {}
+        rows.append(row | {"pooled": source in pooled})
     return pd.DataFrame(rows)
 
 

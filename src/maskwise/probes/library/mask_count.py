@@ -29,7 +29,7 @@ from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import FEW_SHOT, Points, Questions, ended, few_shot, with_relevant
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, estimated, mean, ratio, share, wide
+from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
 from maskwise.scoring.intervals import correlation
 from maskwise.scoring.scores import least_relative_loss, relative_loss, share_of_skill
 from maskwise.support.typed import Count
@@ -175,10 +175,10 @@ def of_shots(table: Table) -> list[Estimate]:
     if tasks.empty:
         return []
     name = "correlation, over tasks, of the gain from shots and the change from masks"
-    apart = correlation(tasks.gain_apart.tolist(), tasks.change_apart.tolist())
+    apart = correlation(tasks.gain_apart, tasks.change_apart)
     return [
-        estimated(name, correlation(tasks.gain.tolist(), tasks.value.tolist()), len(tasks), "r"),
-        estimated(f"{name}, from different questions", apart, len(tasks), "r"),
+        Estimate(name, *correlation(tasks.gain, tasks.value), len(tasks), "r"),
+        Estimate(f"{name}, from different questions", *apart, len(tasks), "r"),
     ]
 
 

@@ -22,15 +22,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
 from maskwise.probes.probe import FIRST, Figure, Probe
 from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.changes import LEAST_LOSS, TOO_LITTLE_LOSS
-from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, ratio, share
+from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, recovered, share
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt
@@ -75,8 +72,6 @@ def ask(setup: Setup, ways: tuple[str, ...] = tuple(WAYS), masks: int = 200, poi
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
     """Of each way: the change of accuracy and of nats from one step (of the first model), and the loss won back."""
-    import pandas as pd
-
     right, nats = by_way(table), by_way(table, "nll")
     before, nats_before = (by_way(others[FIRST]), by_way(others[FIRST], "nll")) if FIRST in others else (right, nats)
     base = f"{ONE_STEP} of the first model" if FIRST in others else ONE_STEP
@@ -91,7 +86,7 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
         found += [
             change(f"{way}: accuracy less {base}", ends["after"], ends["most"]),
             mean(f"{way}: nats less {base}", nats[way, most] - nats_before[ONE_STEP, most]),
-            ratio(f"{way}: loss won back", pd.DataFrame(ends).dropna(), won_back, TOO_LITTLE_LOSS),
+            recovered(f"{way}: loss won back", **ends),
         ]
     return [
         *found,
@@ -102,12 +97,6 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 def by_way(table: Table, value: str = "correct") -> Table:
     """Questions x (way, masks); nan where a way did not answer."""
     return table.set_index(["task", "point", "way", "masks"])[value].astype(float).unstack(["way", "masks"])
-
-
-def won_back(accuracy: np.ndarray) -> np.ndarray:
-    """[draws, (few masks, most masks, after)] -> [draws]"""
-    few, most, after = accuracy.T
-    return np.where(few - most >= LEAST_LOSS, (after - most) / np.maximum(few - most, LEAST_LOSS), np.nan)
 
 
 def counting(found: Sequence[Estimate]) -> list[str]:

@@ -27,14 +27,13 @@ from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions, context_of, episodes
 from maskwise.probes.setup import Asker, Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.claims import LEVEL
-from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, mean, share, wide
-from maskwise.scoring.skill import task_skill
+from maskwise.scoring.estimates import LEVEL, POINTS, SHARE, Estimate, change, mean, share, wide
+from maskwise.scoring.intervals import p_by_guessing
 from maskwise.scoring.variance_components import template_spread
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast, draw_contrast
-from maskwise.tasks.episodes import LETTERS, Episode, Question, mixed
+from maskwise.tasks.episodes import CHANCE, LETTERS, Episode, Question, mixed
 from maskwise.tasks.prompts import Encoded, Prompt, opened
 from maskwise.tasks.rewordings import BUILT_IN, Rewording, encode_reworded
 from maskwise.tasks.words import split_words
@@ -48,7 +47,7 @@ LETTER, WORD = "letter", "word"
 ACCURACY, MASKS = "accuracy with the fewest masks", "change with the most masks"
 DISTANCE = "change with the example far"
 SHIPPED = tuple((one.name, one.text) for one in BUILT_IN)
-ABLE = "templates that it can answer"
+ABLE, SAME_UNDER_ALL = "templates that it can answer", "the same under every template"
 
 Drawn = Callable[[int, str], tuple[Sequence[Question], Question]]  # of a point and "near" or "far": examples and test
 
@@ -185,12 +184,12 @@ def over(effect: str, values: Table) -> list[Estimate]:
     """An effect over templates: under a new one, its mean, and its standard deviation."""
     bounds = (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0)
     by_task = {task: own.to_numpy(dtype=float).T for task, own in values.groupby(level="task", observed=True)}
-    found, n = template_spread(by_task, bounds), len(values)
-    unit, why = SHARE if effect == ACCURACY else POINTS, "" if found.sd_high else "the same under every template"
+    of_new, of_mean, deviation = template_spread(by_task, bounds)
+    n, unit, why = len(values), SHARE if effect == ACCURACY else POINTS, "" if deviation[2] else SAME_UNDER_ALL
     return [
-        Estimate(f"{effect}, under a new template", found.mean, found.new_low, found.new_high, n, unit, why=why),
-        Estimate(f"{effect}, mean over templates", found.mean, found.mean_low, found.mean_high, n, unit),
-        Estimate(f"{effect}, deviation over templates", found.sd, found.sd_low, found.sd_high, n, SHARE),
+        Estimate(f"{effect}, under a new template", *of_new, n, unit, why=why),
+        Estimate(f"{effect}, mean over templates", *of_mean, n, unit),
+        Estimate(f"{effect}, deviation over templates", *deviation, n, SHARE),
     ]
 
 
@@ -201,7 +200,7 @@ def answerable(table: Table) -> list[str]:
     if not len(check):
         return same
     level = LEVEL / len(check)  # Bonferroni: a guesser passes under any template in 5 % of the runs
-    shown = {name: task_skill(int(own.sum()), len(own), level=level).shown for name, own in check}
+    shown = {name: p_by_guessing(int(own.sum()), len(own), CHANCE) < level for name, own in check}
     return [name for name in same if shown.get(name)]
 
 

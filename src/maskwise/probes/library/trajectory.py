@@ -30,9 +30,9 @@ from maskwise.probes.questions import Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import intervals
-from maskwise.scoring.claims import holm_adjusted
-from maskwise.scoring.estimates import LEVEL, SHARE, Estimate, answers, estimated, mean, share, strata
+from maskwise.scoring.estimates import SHARE, Estimate, answers, mean, share, strata
 from maskwise.scoring.power import questions_for
+from maskwise.scoring.verdicts import holm
 from maskwise.tasks.checkable import CHECKED, EMBEDDED
 from maskwise.tasks.prompts import Prompt
 
@@ -117,14 +117,15 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 def excess(name: str, own: Table, kind: str) -> Estimate:
     groups = strata(answers(own, kind) - answers(own, f"{kind}_chance"))
     p = intervals.p_of_mean(groups, 0.0, (-1.0, 1.0))
-    return estimated(name, intervals.paired_share(groups), len(own), SHARE, p=1.0 if p is None else p)
+    value, low, high = map(float, intervals.paired_share(groups))
+    return Estimate(name, value, low, high, len(own), SHARE, p=1.0 if p is None else p)
 
 
 def by_chance(name: str, own: Table, kind: str) -> Estimate:
     """Few questions have a chance above 0, so Student's interval would be too narrow: as of shares."""
     groups = strata(answers(own, f"{kind}_chance"))
-    found = intervals.share_interval(intervals.means_of(groups), intervals.points_of(groups))
-    return estimated(name, intervals.Estimate.of(found), len(own))
+    value, low, high = map(float, intervals.share_interval(intervals.means_of(groups), intervals.points_of(groups)))
+    return Estimate(name, value, low, high, len(own), SHARE)
 
 
 def along(table: Table, others: Tables) -> Table:
@@ -173,8 +174,8 @@ def advice(found: Sequence[Estimate]) -> str | None:
     changed = [one.value or 0.0 for one in found if one.name.endswith(CHANGED)]
     if not lost:
         return None
-    levels = holm_adjusted([1.0 if one.p is None else one.p for one in lost])
-    worse = [one for one, level in zip(lost, levels, strict=True) if level < LEVEL and (one.value or 0.0) > 0]
+    certain = holm({one.name: one for one in lost})
+    worse = [one for one in lost if certain[one.name] and (one.value or 0.0) > 0]
     if worse:
         return f"commit fewer tokens per step; more right answers are lost than by chance: {worse[0]}"
     if all(one.high is not None and one.high < LITTLE for one in lost):
