@@ -60,14 +60,6 @@ def check_data(file: Path) -> None:
         raise UserError(f"there is no data file {file}: give a .jsonl or .txt file")
 
 
-def named_data(given: list[str] | None) -> list[str] | None:
-    """Refuses texts that are not NAME=PATH."""
-    from maskwise.tasks.datasets import named_paths
-
-    named_paths(given or [])
-    return given
-
-
 def check_choice(option: str, given: str, known: Iterable[str]) -> None:
     known = list(known)
     if given not in known:

@@ -10,7 +10,7 @@ import typer
 
 from maskwise.cli import common
 from maskwise.cli.common import LARGEST_SEED, echo, for_results, print_json, whole_numbers
-from maskwise.cli.early import check_models, named_data, refuse_without_models
+from maskwise.cli.early import check_models, refuse_without_models
 from maskwise.cli.hints import Command
 from maskwise.support.errors import UserError
 from maskwise.support.files import make_folder
@@ -76,7 +76,8 @@ def diagnose(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=PATH of a data set, such as hotpotqa, gsm8k, prompts; repeatable.", callback=named_data
+            help="Your own questions: a file with prompt and answer, or a data set of the hub; NAME=PATH of a "
+            "set of the paper, such as hotpotqa; repeatable."
         ),
     ] = None,
     templates: Annotated[

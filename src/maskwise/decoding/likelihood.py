@@ -322,10 +322,10 @@ def _read(model: Model, parts: list[LayoutPart]) -> tuple[Tensor, Tensor]:
         target.append(layout.answer[place])
         seen += last - first
     rows = model.locate(batch, torch.cat(sequence).to(device), torch.cat(position).to(device))
-    return _log_probabilities(model, model.hidden(batch)[rows], torch.cat(target).to(device))
+    return log_probabilities(model, model.hidden(batch)[rows], torch.cat(target).to(device))
 
 
-def _log_probabilities(model: Model, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def log_probabilities(model: Model, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """hidden [n, d], targets [n] -> [n] log-probabilities, [n] is the target the argmax."""
     at_once = max(1, LOGITS_AT_ONCE // model.vocab)
     log_p, hit = [], []

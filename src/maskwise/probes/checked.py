@@ -1,4 +1,4 @@
-"""Shared code of the probes over checkable questions: token ids, and the layouts of a canvas."""
+"""Shared code of the probes over checkable questions: their token ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,44 +6,11 @@ from itertools import zip_longest
 
 from maskwise.models.tokenizers.chat import render_chat
 from maskwise.probes.setup import Asker, Setup
-from maskwise.records.record import Condition
-from maskwise.tasks.checkable import CHECKED, EMBEDDED, EMBEDDED_PATTERN, EXACT, embedded_questions
+from maskwise.tasks.checkable import EMBEDDED, EMBEDDED_PATTERN, EXACT, embedded_questions
 from maskwise.tasks.datasets import Checkable
 from maskwise.tasks.labelled_exercises import Labelled
+from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.rules import TASKS
-
-ONE_BLOCK = "one block"
-
-
-@dataclass(frozen=True)
-class CanvasLayout:
-    """How a canvas of so many masks is filled. block 0: all of it at once."""
-
-    canvas: int
-    block: int = 0
-    grows: bool = False
-
-    @property
-    def condition(self) -> Condition:
-        named = f"growing by {self.block}" if self.grows else f"blocks of {self.block}" if self.block else ONE_BLOCK
-        return {"layout": named, "canvas": self.canvas}
-
-    @property
-    def shown(self) -> int:
-        """Masks that the model sees at first."""
-        return self.block if self.grows else self.canvas
-
-    def steps(self, tokens_per_step: int) -> int:
-        """The same number in every block, one at least."""
-        block = self.block or self.canvas
-        return self.canvas // block * max(1, block // tokens_per_step)
-
-
-def layouts(canvases: Sequence[int], blocks: Sequence[int]) -> list[CanvasLayout]:
-    """One block, then blocks, then a growing canvas; a block that does not cut the canvas is left out."""
-    cut = [(canvas, block) for block in blocks for canvas in canvases if block < canvas and canvas % block == 0]
-    in_blocks = [CanvasLayout(*sizes, grows=grows) for grows in (False, True) for sizes in cut]
-    return [*map(CanvasLayout, canvases), *in_blocks]
 
 
 @dataclass(frozen=True)
@@ -53,6 +20,13 @@ class CheckedQuestion:
     ids: tuple[int, ...]
     answer_ids: tuple[int, ...]
     answer: str
+
+
+@dataclass(frozen=True)
+class CheckedPrompt(Prompt):
+    """A prompt and the question that it asks."""
+
+    question: CheckedQuestion | None = None
 
 
 @dataclass(frozen=True)
@@ -75,10 +49,9 @@ class AskedSet:
         return self.questions[point].answer.strip()
 
 
-def asked_sets(setup: Setup, questions: int) -> list[AskedSet]:
-    """The data sets given, at most `questions` of each, else the embedded ones, in turn from every task."""
-    most = min(setup.settings.questions, questions)
-    given = [found for name, found in setup.data.items() if name in CHECKED and isinstance(found, Checkable)]
+def asked_sets(setup: Setup, most: int) -> list[AskedSet]:
+    """The data sets given, at most so many questions of each, else the embedded ones, in turn from every task."""
+    given = [found for found in setup.data.values() if isinstance(found, Checkable)]
     sets: list[tuple[str, Sequence[Labelled], str]] = [(one.name, one.tests[:most], one.check) for one in given]
     sets = sets or [(EMBEDDED, _embedded(setup.settings.seed, most), EMBEDDED_PATTERN)]
     return [AskedSet(name, tuple(_asked(setup.asker, one) for one in tests), check) for name, tests, check in sets]

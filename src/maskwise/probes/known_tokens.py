@@ -5,7 +5,7 @@
     embedded   few-shot questions of the 16 tasks (tasks/checkable.py)
     markov     words of a Markov source (tasks/markov_source.py): WORDS_SEEN of them, then the words that are asked
 
-A user's questions (--data prompts=, gsm8k=) take the place of all of them. An answer's canvas has as many masks as the
+A user's questions (--data) take the place of all of them. An answer's canvas has as many masks as the
 right answer has tokens, so that every position has one right token.
 
 A source that the model cannot do says nothing about its decoding. So the model is also asked for the first token of as
@@ -29,7 +29,8 @@ from maskwise.scoring.estimates import LEVEL
 from maskwise.scoring.intervals import p_by_guessing
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random, seed_of, torch_generator
-from maskwise.tasks.checkable import CHECKED, EMBEDDED
+from maskwise.tasks.checkable import EMBEDDED
+from maskwise.tasks.datasets import is_checkable
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt, encode_answers
 from maskwise.tasks.recall_pairs import list_of_point, recall_words
@@ -94,7 +95,7 @@ def known_sequences(setup: Setup, probe: str, questions: int) -> dict[str, list[
     """The sequences of each source, at most `questions` of each; a source that the model cannot be asked is noted."""
     count = min(setup.settings.questions, questions)
     found = dict(_of_questions(setup, questions))
-    if any(name in CHECKED for name in setup.data):
+    if any(map(is_checkable, setup.data.values())):
         return found
     for name, draw in ((COPY, _copies), (RECALL, _recalls), (MARKOV, _markov_lines)):
         try:
@@ -112,7 +113,7 @@ def _fitting(setup: Setup, probe: str, name: str, listed: list[KnownSequence]) -
 
 
 def _of_questions(setup: Setup, questions: int) -> Iterator[tuple[str, list[KnownSequence]]]:
-    for asked in asked_sets(setup, questions):
+    for asked in asked_sets(setup, min(setup.settings.questions, questions)):
         ids = [((*one.ids, *one.answer_ids), len(one.ids)) for one in asked.questions]
         yield asked.name, [KnownSequence(listed, tuple(range(start, len(listed)))) for listed, start in ids]
 
@@ -122,7 +123,7 @@ def _of_questions(setup: Setup, questions: int) -> Iterator[tuple[str, list[Know
 
 def check_sequences(setup: Setup, probe: str, questions: int) -> dict[str, list[KnownSequence]]:
     """Other sequences of each source; none of a user's questions."""
-    if any(name in CHECKED for name in setup.data):
+    if any(map(is_checkable, setup.data.values())):
         return {}
     other = replace(setup, settings=replace(setup.settings, seed=seed_of(SKILL, setup.settings.seed)))
     return known_sequences(other, probe, questions)

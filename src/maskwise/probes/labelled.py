@@ -54,7 +54,7 @@ def label_prompt(
 
 def given_data(setup: Setup, probe: Probe) -> Iterator[tuple[Dataset, Labels]]:
     """The data sets of the probe, with distinct labels."""
-    for read in (found for name, found in setup.data.items() if probe.takes(name)):
+    for read in filter(probe.takes, setup.data.values()):
         found = with_distinct_labels(read, setup.asker.tokenizer)
         if found.labels != read.labels:
             setup.note(f"{found.name}: its labels begin alike in this tokenizer and were given letters")

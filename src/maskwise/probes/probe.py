@@ -11,6 +11,7 @@ from maskwise.probes.questions import Questions
 from maskwise.records.record import FieldTypes, ProbeFields, RecordFields, struct_of
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SCALE, SHARE, Estimate
+from maskwise.tasks.datasets import Dataset
 
 FIRST = "first model"  # among the other tables of a probe: its own of the first of several models
 Presets = tuple[Literal["quick", "default", "full", "paper"], ...]
@@ -53,7 +54,7 @@ class Probe:
     from the paper. ask: of (setup, **parameters); the defaults in its signature are the probe's parameters, `sizes`
     those that differ in a preset. metrics: (its table, tables of other probes) -> estimates, the first is the finding.
     condition, evidence: the fields of its records. needs: of NEEDS. takes: whether it asks about a data set given with
-    --data, by the set's name. advice: of the estimates, a line or None.
+    --data. advice: of the estimates, a line or None.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Probe:
     needs: frozenset[str] = frozenset()
     presets: Presets = ("full",)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    takes: Callable[[str], bool] = lambda data_set: False
+    takes: Callable[[Dataset], bool] = lambda data: False
     advice: Callable[[Sequence[Estimate]], str | None] | None = None
 
     @property

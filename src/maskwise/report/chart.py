@@ -39,6 +39,10 @@ WORDS = {
     "nll_allowed": "of it for the format (nats)",
     "nll_choice": "of it for the content (nats)",
     "entropy": "entropy (nats)",
+    "nats": "negative log-likelihood of the answer (nats)",
+    "length": "tokens before the end token",
+    "empty": "empty answers",
+    "cut": "cut answers",
 }
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",

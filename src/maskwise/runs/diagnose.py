@@ -161,8 +161,8 @@ def questions_of(setup: Setup, probes: Sequence[Probe]) -> Iterator[tuple[str, Q
 
 
 def refuse_unasked(data: Mapping[str, Dataset], settings: Settings, probes: Sequence[Probe]) -> None:
-    for name in data:
-        takers = [probe.name for probe in probes if probe.takes(name)]
+    for name, found in data.items():
+        takers = [probe.name for probe in probes if probe.takes(found)]
         if not set(takers) & set(settings.probes):
             add = f"add {' or '.join(takers)} with --probes, or use --full"
             raise UserError(f"no probe of this run asks about {name}: {add}")

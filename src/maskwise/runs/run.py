@@ -199,7 +199,7 @@ QUESTION_ARGUMENTS = (
 def run_inputs(**given: Any) -> RunInputs:
     """Checks the arguments of `diagnose` in QUESTION_ARGUMENTS and reads the files that they name."""
     from maskwise.probes.text import load_text
-    from maskwise.runs.settings import chosen_settings, with_tasks, with_templates, with_words
+    from maskwise.runs.settings import chosen_settings, with_own_task, with_tasks, with_templates, with_words
     from maskwise.tasks.datasets import read_datasets
     from maskwise.tasks.rules import TASKS
     from maskwise.tasks.word_sources import load_word_source
@@ -231,8 +231,8 @@ def run_inputs(**given: Any) -> RunInputs:
         if odd := [name for name, path in data.items() if not isinstance(path, str | Path)]:
             raise UserError(f"data of {odd[0]} must be the path of a file or folder: write the rows to a .jsonl file")
         data = [f"{name}={path}" for name, path in data.items()]
-    named = [data] if isinstance(data, str) else data or []
-    return RunInputs(settings, source, prose, read_datasets(named), known_tasks)
+    read = read_datasets([data] if isinstance(data, str) else data or [])
+    return RunInputs(with_own_task(settings, read.values()), source, prose, read, known_tasks)
 
 
 def diagnose(
@@ -281,8 +281,8 @@ def diagnose(
         one_context: questions with ten relevant examples see the same ones in a task, as in the paper; else a context
             is drawn for each question.
         words: "paper", "unfamiliar-1", "unfamiliar-2" or a JSON file. text: a text file for the probes that read prose.
-        data: paths of data sets by name, or texts NAME=PATH, for datasets,
-            generation-length, likelihood-masks, confidence and trajectory.
+        data: a file of your own questions (prompt and answer) or a data set of the hub, for own-task, confidence and
+            trajectory; paths of the paper's data sets by name, or texts NAME=PATH, for datasets.
         templates: a YAML file of templates, each with name and text, for the probe templates.
         batch_tokens: tokens per batch. exact: one prompt at a time, so that runs are equal to the byte.
         dtype, device, adapter, check_weights, weights, any_base, device_map: as in `mw.open`; of a model

@@ -1,6 +1,6 @@
 """The presets of a run, made from the tuple of probes, and the checks of what a user asks for."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -13,6 +13,7 @@ from maskwise.probes.setup import PAPER_RELEVANT, Preset, Settings, Setup
 from maskwise.support.errors import UserError
 from maskwise.support.nearest import did_you_mean
 from maskwise.support.removed import removed
+from maskwise.tasks.datasets import Dataset, is_checkable
 from maskwise.tasks.rewordings import read_rewordings
 from maskwise.tasks.rules import TASKS, Task
 from maskwise.tasks.word_sources import WordSource
@@ -20,6 +21,7 @@ from maskwise.tasks.word_sources import WordSource
 LONGEST_USUAL = 1024  # tokens: models with a shorter context length get fewer distractors
 FEWER_DISTRACTORS = (30, 20, 12, 6)
 PASSAGE_PROBES = {"natural-text", "nelbo"}
+OWN_TASK = "own-task"
 
 # quick: one difference known to 6 points, instead of four known to 20, within two minutes on two cores for two models.
 QUICK_TASKS = ("animal-smallest", "verb-largest", "emotion-smallest", "object-largest", "colour-smallest")
@@ -107,6 +109,13 @@ def with_questions(settings: Settings, count: int) -> Settings:
     return settings
 
 
+def with_own_task(settings: Settings, data: Iterable[Dataset]) -> Settings:
+    """The settings with own-task, where no probe of the run asks the questions given."""
+    takers = {probe.name for probe in PROBES for found in data if is_checkable(found) and probe.takes(found)}
+    unasked = takers and not takers & set(settings.probes)
+    return replace(settings, probes=(*settings.probes, OWN_TASK)) if unasked else settings
+
+
 def chosen_settings(
     name: Preset = "default",
     probes: str | Sequence[str] | None = None,
@@ -135,6 +144,7 @@ def chosen_settings(
         wanted = replace(wanted, probes=tuple(named))
     if questions is not None:
         wanted = with_questions(replace(wanted, questions=questions, passages=questions), questions)
+        wanted = wanted.changed(OWN_TASK, questions=questions)
     wanted = with_examples(wanted, relevant, distractors)
     check(wanted)
     return replace(wanted, probes=(*wanted.probes, SELECT_TASKS)) if select_tasks else wanted

@@ -1,20 +1,18 @@
-"""Questions whose generated answers can be checked: a user's own file, GSM8K as published, and embedded ones.
+"""Questions whose generated answers can be checked: a user's own, GSM8K's, and embedded ones.
 
-    prompts     a .jsonl file, each line with prompt and answer (or the other names of columns.py); with a pattern too,
-                the same on every line
-    gsm8k       test.jsonl or train.jsonl as published (Cobbe et al., arXiv 2110.14168), or hub form: question, answer;
-                of a folder that holds them the test file is used
+    a user's    rows with prompt and answer (or the other names of columns.py); with a pattern too, the same in all rows
+    GSM8K's     rows with question, and answer that ends in `#### 42` (Cobbe et al., arXiv 2110.14168)
     embedded    few-shot questions of the 16 tasks: 3 relevant examples, then 6 distractors, drawn for each question
 
 An answer is right if it equals the given one, up to white space at its ends; with a pattern, if the pattern finds the
-same in both; for gsm8k, if its last number is the one after `####`.
+same in both; of GSM8K's form, if its last number is the one after `####`.
 """
 
 import importlib
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,11 +23,10 @@ from maskwise.tasks.columns import MESSAGES, PAIR_WORDS, PAIRS, Conversation, Te
 from maskwise.tasks.episodes import CHANCE, blocked, draw, draw_afresh, example_words, render
 from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.rules import TASKS
-from maskwise.tasks.tables import broken, read_rows
+from maskwise.tasks.tables import LocatedRow
 from maskwise.tasks.words import load_words
 
-PROMPTS, GSM8K, EMBEDDED = "prompts", "gsm8k", "embedded"
-CHECKED = (PROMPTS, GSM8K)  # names that a user gives with --data
+EMBEDDED = "embedded"
 EXACT, LAST_NUMBER = "*exact*", "*last number*"  # values of `check` other than a pattern: neither compiles as one
 NO_PATTERN = (re.error, OverflowError, RecursionError)  # what compiling one may raise
 MOST_SECONDS = 5  # of processor time for one search; most take microseconds
@@ -87,49 +84,34 @@ def embedded_questions(seed: int, per_task: int) -> Iterator[Labelled]:
             yield Labelled(examples + before + bracket, letter)
 
 
-def read_checkable(name: str, path: Path) -> tuple[list[Labelled], str]:
-    """The questions of `prompts` or `gsm8k`, and how their answers are checked."""
-    rows = list(_gsm8k(path) if name == GSM8K else _questions(path))
-    if not rows:
-        asked = "question" if name == GSM8K else "prompt"
-        raise UserError(f"{path} holds no question: give lines with {asked} and answer")
-    check = LAST_NUMBER if name == GSM8K else rows[0][1]
-    return [labelled for labelled, _ in rows], check
+def is_gsm8k(row: Any) -> bool:
+    return isinstance(row, Mapping) and "question" in row and FINAL.search(str(row.get("answer")).strip()) is not None
 
 
-def _gsm8k(path: Path) -> Iterator[tuple[Labelled, str]]:
-    for file in _gsm8k_files(path):
-        for number, row in read_rows(file):
-            question, answer = row.get("question"), row.get("answer")
-            final = FINAL.search(answer.strip()) if isinstance(answer, str) else None
-            if not isinstance(question, str) or final is None:
-                raise broken(file, number, "a question, and an answer that ends in #### and a number")
-            yield Labelled(f"Question: {question.strip()}\nAnswer:", f" {final[1].replace(',', '')}"), LAST_NUMBER
+def gsm8k_questions(rows: Sequence[LocatedRow]) -> Iterator[Labelled]:
+    for where, row in rows:
+        if not (is_gsm8k(row) and isinstance(row["question"], str)):
+            raise UserError(f"{where} should hold a question, and an answer that ends in #### and a number")
+        final = FINAL.search(row["answer"].strip())
+        assert final is not None
+        yield Labelled(f"Question: {row['question'].strip()}\nAnswer:", f" {final[1].replace(',', '')}")
 
 
-def _gsm8k_files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    for place in (path, path / "main"):
-        found = [*sorted(place.glob("test.jsonl")), *sorted(place.glob("test-*.parquet"))]
-        if found:
-            return found
-    raise UserError(f"{path} has no test.jsonl or test-*.parquet: is it gsm8k as published?")
-
-
-def _questions(file: Path) -> Iterator[tuple[Labelled, str]]:
-    pattern = None
-    for number, row in read_rows(file):
-        prompt, answer = texts_of(row, f"{file} line {number}")
+def questions_of(rows: Sequence[LocatedRow]) -> tuple[list[Labelled], str]:
+    """The questions of rows with prompt and answer, and how their answers are checked."""
+    questions, checks = [], set()
+    for where, row in rows:
+        prompt, answer = texts_of(row, where)
         if not (prompt.strip() and answer.strip()):
-            raise broken(file, number, "a prompt and an answer, both text and not empty")
-        check = _checked_pattern(file, row["pattern"]) if "pattern" in row else EXACT
-        pattern = check if pattern is None else pattern
-        if check != pattern:
-            raise broken(file, number, "the pattern of the lines before it")
-        if pattern != EXACT and first_match(pattern, answer) is None:
-            raise broken(file, number, f"an answer that its pattern matches, not {answer!r}")
-        yield Labelled(prompt, answer), pattern
+            raise UserError(f"{where} should hold a prompt and an answer, both text and not empty")
+        check = _checked_pattern(where, row["pattern"]) if "pattern" in row else EXACT
+        checks.add(check)
+        if len(checks) > 1:
+            raise UserError(f"{where} should hold the pattern of the rows before it")
+        if check != EXACT and first_match(check, answer) is None:
+            raise UserError(f"{where} should hold an answer that its pattern matches, not {answer!r}")
+        questions.append(Labelled(prompt, answer))
+    return questions, *checks  # type: ignore[return-value]
 
 
 def texts_of(row: Mapping[str, Any], where: str) -> tuple[str, str]:
@@ -143,11 +125,11 @@ def texts_of(row: Mapping[str, Any], where: str) -> tuple[str, str]:
     return content.plain_prompt.rstrip("\n") if content.is_question else content.prompt, content.answer
 
 
-def _checked_pattern(file: Path, pattern: object) -> str:
+def _checked_pattern(where: str, pattern: object) -> str:
     try:
         re.compile(pattern)  # type: ignore[call-overload]
     except (*NO_PATTERN, TypeError) as problem:
-        raise UserError(f"{file}: the pattern {pattern!r} does not compile: {problem}") from None
+        raise UserError(f"{where}: the pattern {pattern!r} does not compile: {problem}") from None
     return str(pattern)
 
 

@@ -1,14 +1,16 @@
-"""Readers of published data sets and of a user's own file, as labelled exercises. Nothing is downloaded.
+"""Readers of data sets by name, as labelled exercises, and of a user's own questions. Only a hub name is downloaded.
 
     ag-news           train.csv and test.csv: "class 1..4","title","description", with a header or without; or hub form
     sst2              train.tsv and dev.tsv (GLUE): sentence, label 0 or 1; or hub form
     rotten-tomatoes   rt-polarity.pos and rt-polarity.neg, a sentence a line, Latin-1 (or UTF-8); or hub form
     mrpc              train.tsv and dev.tsv (GLUE), or msr_paraphrase_train.txt and _test.txt; or hub form
     rte, qnli         train.tsv and dev.tsv (GLUE); or hub form
-    gsm8k, prompts    questions whose generated answers are checked (see checkable.py)
+    gsm8k             test.jsonl, or a folder with it; or hub form: questions whose generated answers are checked
     hotpotqa          a file: hotpot_dev_distractor_v1.json or hotpot_train_v1.1.json (see hotpot.py); or hub form
     any other name    a file with a header (.csv, .tsv), .jsonl, a .json list of objects, or .parquet; the text and the
                       label are called text and label, or input and output
+    without a name    questions with answers (checkable.py): a file, or a data set of the hub, its test split if it has
+                      one; the file's own name is the set's
 
 Hub form: train.* and validation.*, dev.* or test.* (also NAME-00000-of-00001.*, also in a folder data), .parquet,
 .jsonl, .json or .csv, with the hub's columns and numbers for labels. Rows without a label (-1) are left out.
@@ -21,18 +23,19 @@ Business: the paper drops Sci/Tech. Texts of more than 500 characters (ag-news, 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import python_random
-from maskwise.tasks.checkable import CHECKED, EXACT, read_checkable
+from maskwise.tasks.checkable import EXACT, LAST_NUMBER, gsm8k_questions, is_gsm8k, questions_of
 from maskwise.tasks.columns import keys_in_words
 from maskwise.tasks.hotpot import SYSTEM, read_hotpotqa
 from maskwise.tasks.labelled_exercises import Labelled, lettered, tell_apart
-from maskwise.tasks.tables import SUFFIXES, broken, read_rows, read_text_leniently
+from maskwise.tasks.tables import SUFFIXES, broken, located_rows, read_rows, read_text_leniently
 
-AG_NEWS, HOTPOTQA, ROTTEN_TOMATOES, RTE = "ag-news", "hotpotqa", "rotten-tomatoes", "rte"
+AG_NEWS, HOTPOTQA, ROTTEN_TOMATOES, RTE, GSM8K = "ag-news", "hotpotqa", "rotten-tomatoes", "rte", "gsm8k"
 LONGEST = {AG_NEWS: 500, RTE: 500, "qnli": 500}  # characters of a question's texts together
 LONGEST_OTHERS = 1000
 TRAIN_NAMES = ("train", "msr_paraphrase_train")
@@ -87,10 +90,6 @@ PUBLISHED: dict[str, tuple[tuple[str, ...], tuple[Form, ...]]] = {
 READERS = tuple(PUBLISHED)
 
 
-def has_labels(name: str) -> bool:
-    return name != HOTPOTQA and name not in CHECKED
-
-
 @dataclass(frozen=True)
 class Dataset:
     """The exercises of a data set: examples and test questions. `system` precedes them in a prompt."""
@@ -112,6 +111,14 @@ class Checkable(Dataset):
     check: str = EXACT
 
 
+def is_checkable(data: Dataset) -> bool:
+    return isinstance(data, Checkable)
+
+
+def has_labels(data: Dataset) -> bool:
+    return data.name != HOTPOTQA and not is_checkable(data)
+
+
 def with_distinct_labels(data: Dataset, tokenizer: Any) -> Dataset:
     """The same data, its labels replaced by letters where the tokenizer begins two of them with one token."""
     if tell_apart(tokenizer, data.labels):
@@ -125,9 +132,9 @@ def read_dataset(name: str, path: str | Path) -> Dataset:
     path = Path(path)
     if not path.exists():
         raise UserError(f"no data at {path}: give the file or folder of {name}")
-    if name in CHECKED:
-        questions, check = read_checkable(name, path)
-        return Checkable(name, (), tuple(questions), check=check)
+    if name == GSM8K:
+        rows = [row for file in _gsm8k_files(path) for row in located_rows(file)]
+        return Checkable(name, (), tuple(gsm8k_questions(rows)), check=LAST_NUMBER)
     if name == HOTPOTQA:
         shown, tests = _halves(read_hotpotqa(path))
     elif name not in PUBLISHED:
@@ -147,19 +154,52 @@ def read_dataset(name: str, path: str | Path) -> Dataset:
     return data
 
 
+def read_own(source: str) -> Checkable:
+    """A user's own questions: a file, or a data set of the hub."""
+    path = Path(source)
+    rows = located_rows(path) if path.is_file() else located_rows(_of_hub(source))
+    if is_gsm8k(rows[0][1]):
+        return Checkable(path.stem, (), tuple(gsm8k_questions(rows)), check=LAST_NUMBER)
+    questions, check = questions_of(rows)
+    return Checkable(path.stem, (), tuple(questions), check=check)
+
+
 def read_datasets(named: Sequence[str]) -> dict[str, Dataset]:
-    """`NAME=PATH` texts, as the command line gives them."""
-    return {name: read_dataset(name, path) for name, path in named_paths(named).items()}
-
-
-def named_paths(named: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    """FILE, a hub name or NAME=PATH, as the command line gives them; by name."""
+    found: dict[str, Dataset] = {}
     for text in named:
         name, equals, path = text.partition("=")
-        if not (name and equals and path) or name in found:
-            raise UserError(f"--data {text}: write NAME=PATH, such as prompts={text}, each name once")
-        found[name] = path
+        read = read_dataset(name, path) if equals else read_own(text)
+        if read.name in found:
+            raise UserError(f"--data {text}: another set is called {read.name} too; rename the file")
+        found[read.name] = read
     return found
+
+
+def _of_hub(name: str) -> Any:
+    """The test split of a data set, else the validation split, else its first one; of its first configuration."""
+    missing = f"there is no file {name}: give a .jsonl file with prompt and answer"
+    if Path(name).suffix in SUFFIXES:
+        raise UserError(missing)
+    if find_spec("datasets") is None:
+        raise UserError(f"{missing}; data sets of the hub need pip install '.[data]' in a clone")
+    import datasets
+
+    try:
+        splits = datasets.load_dataset(name, datasets.get_dataset_config_names(name)[0])
+    except (OSError, ValueError) as problem:
+        raise UserError(f"{missing}; the hub gives no data set of this name ({str(problem).splitlines()[0]})") from None
+    return splits[next(split for split in ("test", "validation", *splits) if split in splits)]
+
+
+def _gsm8k_files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    for place in (path, path / "main"):
+        found = [*sorted(place.glob("test.jsonl")), *sorted(place.glob("test-*.parquet"))]
+        if found:
+            return found
+    raise UserError(f"{path} has no test.jsonl or test-*.parquet: is it gsm8k as published?")
 
 
 # Published forms
@@ -218,7 +258,7 @@ def _user_rows(path: Path) -> Iterator[Labelled]:
         text, label = (_only(row, names, f"{path} line {number}") for names in (TEXT_NAMES, LABEL_NAMES))
         if text is None or label is None:
             where = f"{path} line {number} has the keys {keys_in_words(row)}"
-            raise UserError(f"{where}: it should hold text and label, or input and output")
+            raise UserError(f"{where}: it should hold text and label, or input and output; of questions, --data FILE")
         if not str(label).strip() or set("[]\n") & set(str(label)):
             raise broken(path, number, "a text and a label without brackets (or input and output)")
         if len(str(text).strip()) <= LONGEST_OTHERS:

@@ -43,7 +43,7 @@ from maskwise.records.table import Table, Tables
 from maskwise.scoring import reliability
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate
 from maskwise.scoring.reliability import FEWEST, WANTED, Predictions
-from maskwise.tasks.checkable import CHECKED
+from maskwise.tasks.datasets import is_checkable
 
 NAME = "confidence"
 STRATEGIES = ("low-confidence", "random", "threshold")
@@ -219,6 +219,6 @@ PROBE = Probe(
     evidence=known_evidence({prefix + name: kind for prefix in PREFIX.values() for name, kind in LOOKED_AT.items()}),
     needs=frozenset({"masks", "whole sequences"}),
     sizes={"quick": {"questions": 12, "rules": ("low-confidence", "random")}},
-    takes=lambda data_set: data_set in CHECKED,
+    takes=is_checkable,
     advice=advice,
 )

@@ -23,14 +23,14 @@ from maskwise.probes.questions import Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, SHARE, Estimate, answers, change, curve, mean, share, wide
-from maskwise.tasks.datasets import HOTPOTQA, READERS, has_labels
+from maskwise.tasks.datasets import HOTPOTQA, READERS, Dataset, has_labels
 from maskwise.tasks.prompts import Prompt
 
 NAME = "datasets"
 
 
-def takes(data_set: str) -> bool:
-    return data_set == HOTPOTQA or has_labels(data_set)
+def takes(data: Dataset) -> bool:
+    return data.name == HOTPOTQA or has_labels(data)
 
 
 def ask(
@@ -39,7 +39,7 @@ def ask(
     """longest_prompt: in tokens. shots: examples, of HotpotQA always one."""
     asker, settings = setup.asker, setup.settings
     asked = [{"share": one} for one in (shares if sees_past_the_question(setup) else (0.0,))]
-    if not any(takes(name) for name in setup.data):
+    if not any(map(takes, setup.data.values())):
         known = ", ".join((HOTPOTQA, *READERS))
         setup.note(
             f"{NAME} was not run for want of data: give it with --data NAME=PATH ({known} or a file of your own)"

@@ -33,7 +33,8 @@ from maskwise.scoring import intervals
 from maskwise.scoring.estimates import SHARE, Estimate, answers, mean, share, strata
 from maskwise.scoring.power import questions_for
 from maskwise.scoring.verdicts import holm
-from maskwise.tasks.checkable import CHECKED, EMBEDDED
+from maskwise.tasks.checkable import EMBEDDED
+from maskwise.tasks.datasets import is_checkable
 from maskwise.tasks.prompts import Prompt
 
 NAME = "trajectory"
@@ -57,7 +58,7 @@ def ask(
 ) -> Iterator[Questions]:
     from maskwise.probes.answers.looks import watch_looks
 
-    for asked in asked_sets(setup, questions):
+    for asked in asked_sets(setup, min(setup.settings.questions, questions)):
         masks = canvas if asked.name == EMBEDDED else data_canvas
         if asked.longest + masks > setup.model.window:
             setup.note(f"{NAME} was not run on {asked.name}: a canvas of {masks} masks exceeds the context length")
@@ -200,6 +201,6 @@ PROBE = Probe(
     evidence={"answers": list[int], "right": int, "changed": int, "voted": int | UnsetType},  # voted: by version 0.2
     needs=frozenset({"masks", "whole sequences"}),
     sizes={"quick": {"questions": 8, "rules": ("low-confidence", "random")}},
-    takes=lambda data_set: data_set in CHECKED,
+    takes=is_checkable,
     advice=advice,
 )
