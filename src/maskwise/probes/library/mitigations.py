@@ -67,7 +67,7 @@ def ask(setup: Setup, ways: tuple[str, ...] = tuple(WAYS), masks: int = 200, poi
         for way, canvas in ((ONE_STEP, 2), *((way, masks) for way in ways)):
             answering = ask_changed if way == BIASED_KEYS else partial(first_token, **WAYS[way])
             asked = with_relevant(fewer, [{"way": way, "masks": canvas}])
-            yield Questions(fewer, asked, prompt, fewer.answer, answering, cost=4)
+            yield Questions(fewer, asked, prompt, fewer.answer, answering, 4, passes=WAYS[way].get("steps", 1))
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

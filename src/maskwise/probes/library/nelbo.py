@@ -39,7 +39,7 @@ def ask(setup: Setup, draws: int = 8) -> Iterator[Questions]:
 
     asked = [{"draws": 1 if mask_id is None else draws}]
     answering = partial(score, draws=draws, seed=seed)
-    yield Questions(Points(TASK, range(len(passages))), asked, prompt, answering=answering, cost=draws)
+    yield Questions(Points(TASK, range(len(passages))), asked, prompt, answering=answering, cost=draws, passes=draws)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

@@ -56,7 +56,9 @@ def ask(
 
     asked = [{"distance": apart} for apart in distances if apart < masks]
     answering = partial(correlate, seed=setup.settings.seed, samples=samples)
-    yield Questions(Points(TASK, range(len(found))), asked, prompt, answering=answering, cost=2 * samples)
+    yield Questions(
+        Points(TASK, range(len(found))), asked, prompt, answering=answering, cost=2 * samples, passes=2 * samples
+    )
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
