@@ -14,7 +14,7 @@ from typing import Any
 
 from oracle import folders, stored
 from oracle.rows import MERGED as MERGED_NAMES
-from oracle.rows import REMOVED, Row, new_probe, rows_in, rows_of_run, short
+from oracle.rows import REMOVED, Row, rows_in, rows_of_run, short
 
 Rows = dict[str, Row]  # by old path
 FOLDERS = "computed/folders"
