@@ -14,7 +14,7 @@ from typing import Any
 
 from oracle import folders, stored
 from oracle.rows import MERGED as MERGED_NAMES
-from oracle.rows import REMOVED, Row, new_probe, rows_in, rows_of_run, short
+from oracle.rows import REMOVED, Row, rows_in, rows_of_run, short
 
 Rows = dict[str, Row]  # by old path
 FOLDERS = "computed/folders"
@@ -101,9 +101,20 @@ def compared() -> Rows:
     return by_path(rows_in(content, "compare", "compare", {}))
 
 
+MEASURES = {  # of published values: what 0.2 called them, and its units
+    "change of accuracy with 200 masks instead of 2": ("200 masks against 2", "points"),
+    "change of accuracy with 20 masks instead of 2": ("20 masks against 2", "points"),
+    "change of accuracy with 200 full stops after the closed answer": ("200 full stops against none", "points"),
+    "gradient norm of masks": ("gradient norm of 50 masks", "norm"),
+    "gradient norm of the nearest other tokens": ("gradient norm of the nearest 50 other tokens", "norm"),
+    "gradient norm of all other tokens": ("gradient norm of all other tokens", "norm"),
+}
+
+
 def published() -> Rows:
     """The paper's values and those measured, as if its models had given the answers of tiny-llada+distracted."""
     import maskwise as mw
+    from maskwise.probes.published import published as published_values
 
     rows: Rows = {}
     with tempfile.TemporaryDirectory() as home:
@@ -115,11 +126,14 @@ def published() -> Rows:
             (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
             renamed = records.replace('{"model": "tiny-llada+distracted",', f'{{"model": "{name}",')
             (folder / "records.jsonl").write_text(renamed, encoding="utf-8")
-            for one in mw.read_run(folder).summary["published"]:
-                probe, measure, unit = (one[key] for key in ("probe", "measure", "unit"))
-                low, high = (None, None) if probe == "steps" else (one["low"], one["high"])  # 0.2 gave it no interval
-                ends = map(short, (one["published"], one["value"], low, high))
-                rows[f"published/{name}/{new_probe(probe)}/{measure}"] = [new_probe(probe), measure, unit, *ends]
+            run = mw.read_run(folder)
+            for probe, one, stated, _ in published_values(run.manifest, run.measured):
+                if one.value is None:
+                    continue
+                measure, unit = MEASURES.get(one.name, (one.name, "share"))
+                low, high = (None, None) if probe == "steps" else (one.low, one.high)  # 0.2 gave it no interval
+                ends = map(short, (stated, one.value, low, high))
+                rows[f"published/{name}/{probe}/{measure}"] = [probe, measure, unit, *ends]
     return rows
 
 

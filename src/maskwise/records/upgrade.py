@@ -32,6 +32,7 @@ ADDED: dict[str, Condition] = {
     "attention": {"of": "attention"},
     "unmasking": {"steps": 40},
     "few-steps": {"order": "random"},
+    "filler": {"format": "A"},
     "location": {"question": "right", "masks": 0},
     "question-position": {"masks": 0},
     "location-masks": {"question": "right"},
