@@ -12,7 +12,7 @@ from dataclasses import replace
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
 from maskwise.probes.setup import Setup
-from maskwise.records.table import Table
+from maskwise.records.table import Table, Tables
 from maskwise.support.randomness import seed_of
 from maskwise.tasks.prompts import Prompt
 
@@ -32,6 +32,14 @@ def ask(setup: Setup) -> Iterator[Questions]:
             return ended(setup.asker, source.encoded(point), masks)
 
         yield Questions(source, with_relevant(source, [{"masks": masks}]), prompt, source.answer)
+
+
+def with_room(tables: Tables) -> Tables:
+    """The tables, of few-shot questions with the answers of tasks with room alone; all where nothing was selected."""
+    if NAME not in tables:
+        return tables
+    tasks = tasks_with_room(tables[NAME])
+    return {name: table[table.task.isin(tasks)] if "relevant" in table else table for name, table in tables.items()}
 
 
 def tasks_with_room(table: Table) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from maskwise.models.families import FAMILIES
-from maskwise.probes import PROBES
+from maskwise.probes import PROBES, select_tasks
 from maskwise.probes.library.contrast import BY
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.probe import measured, of_relevant, relevant_numbers
@@ -200,10 +200,10 @@ class Screen:
 
 
 def screen_of(run: RunOnDisk, label: str) -> Screen:
-    found = measured(PROBES, run.tables)
+    found, tables = measured(PROBES, run.tables), select_tasks.with_room(run.tables)
     claims = {probe: own[0] for probe, own in found.items() if own and own[0].claim}
     stated = {one.measured.name: one.published for one in published(run.manifest, found) if one.published}
-    return Screen(label, run.manifest, run.tables, claims, read_sample(run.folder, run.manifest), stated)
+    return Screen(label, run.manifest, tables, claims, read_sample(run.folder, run.manifest), stated)
 
 
 def finding_of(found: Screen) -> str:
