@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from maskwise.models.attention.ragged import attend
 from maskwise.models.families import WRAPPED
 from maskwise.models.model import Model
-from maskwise.probes.probe import Settings
+from maskwise.probes.setup import Settings
 from maskwise.runs.settings import QUICK
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.rules import TASKS
