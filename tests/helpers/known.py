@@ -45,7 +45,7 @@ SMALL = with_parameters(
         QUICK,
         probes=FIRST_PROBES,
         tasks=TASK_NAMES,
-        points=6,
+        questions=6,
         relevant=(2,),
         distractors=4,
         passages=4,
