@@ -1,17 +1,15 @@
 """Pages that are made when the site is built (mkdocs calls the functions on_...).
 
-They are the landing page, the commands with their options, the fields of files and outputs, the notebooks, and the
-documents of the root. Every page is also written as Markdown next to its HTML, and llms.txt lists these.
+They are the landing page, the commands with their options, the notebooks, and the documents of the root. Every page is
+also written as Markdown next to its HTML, and llms.txt lists these.
 """
 
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import typer
 from mkdocs.structure.files import File, Files
 
@@ -36,7 +34,6 @@ def on_files(files: Files, config: Any) -> Files:
     made = {"index.md": landing_page()}
     made |= {name: _moved((ROOT / name).read_text()) for name in ROOT_PAGES}
     made |= {f"commands/{name}.md": page for name, page in command_pages().items()}
-    made |= {"fields.md": fields_page()}
     for notebook in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         made[f"notebooks/{notebook.stem}.md"] = notebook_page(notebook)
     for name, text in made.items():
@@ -152,63 +149,6 @@ def _probes() -> str:
 
     rows = [f"| `{probe.name}` | {', '.join(probe.presets)} | {_cell(probe.about)} |" for probe in PROBES]
     return "\n".join(["## Probes", "", "| probe | run by | |", "|---|---|---|", *rows])
-
-
-def fields_page() -> str:
-    """The structs that readers decode by, in tables."""
-    from maskwise.cli.outputs import FILES, OUTPUTS
-
-    parts = [
-        "# Fields of files and JSON outputs",
-        "Made from the structs in `maskwise.cli.outputs`: a run folder that departs from them is refused with the name "
-        "of the field, and tests decode the `--json` outputs by them. `*` is any name, `[]` each entry of a list. "
-        "Other fields may be added; these keep their names.",
-    ]
-    for title, structs in (("Files", FILES), ("Outputs of --json", OUTPUTS)):
-        parts.append(f"## {title}")
-        for name, kind in structs.items():
-            rows = [
-                f"| `{field}` | {'' if always else 'not always; '}{_cell(is_what)} | {_cell(about)} |"
-                for field, is_what, always, about in field_rows(kind)
-            ]
-            parts.append("\n".join([f"### {name}", "", "| field | is | |", "|---|---|---|", *rows]))
-    return "\n\n".join(parts) + "\n"
-
-
-def field_rows(kind: Any, path: str = "") -> Iterator[tuple[str, str, bool, str]]:
-    """(path, type in words, whether it is always there, what it says) of all fields of a struct."""
-    info = msgspec.inspect.type_info(kind) if isinstance(kind, type) else kind
-    for field in info.fields:
-        inner, about = _plain(field.type)
-        place = f"{path}{field.encode_name}"
-        yield place, _in_words(inner), field.required, about
-        for one in inner.types if isinstance(inner, msgspec.inspect.UnionType) else (inner,):
-            own, entries = _plain(one)[0], place
-            while isinstance(own, msgspec.inspect.ListType | msgspec.inspect.DictType):
-                is_list = isinstance(own, msgspec.inspect.ListType)
-                entries += "[]" if is_list else ".*"
-                own = _plain(own.item_type if is_list else own.value_type)[0]
-            if isinstance(own, msgspec.inspect.StructType | msgspec.inspect.DataclassType) and own.cls is not info.cls:
-                yield from field_rows(own, f"{entries}.")
-
-
-def _plain(kind: Any) -> tuple[Any, str]:
-    """A type without its annotations, and what they say of it."""
-    about = ""
-    while isinstance(kind, msgspec.inspect.Metadata):
-        about, kind = about or (kind.extra_json_schema or {}).get("description", ""), kind.type
-    return kind, about
-
-
-def _in_words(kind: Any) -> str:
-    kind = _plain(kind)[0]
-    if isinstance(kind, msgspec.inspect.UnionType):
-        return ", or ".join(dict.fromkeys(filter(None, map(_in_words, kind.types))))
-    if isinstance(kind, msgspec.inspect.ListType):
-        return f"a list: {_in_words(kind.item_type)}"
-    names = {"Int": "a whole number", "Float": "a number", "Str": "a text", "Bool": "true or false", "None": "null",
-             "Unset": "", "Any": "anything", "Literal": "a text", "Tuple": "a list"}  # fmt: skip
-    return names.get(type(kind).__name__.removesuffix("Type"), "an object")
 
 
 def notebook_page(notebook: Path) -> str:

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.checkpoints import CHAT, END, MASK, TURN_END, save
-from helpers.outputs import problem_of_output
+from helpers.outputs import departures
 from maskwise.cli import app
-from maskwise.cli.outputs import OUTPUTS
 from maskwise.decoding.checks import end_tokens
 from maskwise.decoding.divergence import Divergence
 from maskwise.decoding.generate import generate
@@ -377,7 +376,7 @@ def test_score_of_a_block_diffusion_model_states_the_visible_masks(folder, tmp_p
     with pytest.warns(UserNotice, match="visible masks after an answer: 3 of 20"):
         found = json.loads(run("score", tmp_path / "sdar", "--data", data, "--masks", 20, "--json").stdout)
     assert [(line["masks"], line["visible"]) for line in found["scores"]] == [(20, 3)]
-    assert problem_of_output(found, OUTPUTS["score"], closed=False) is None
+    assert departures(found, "score") == []
     plain = json.loads(run("score", folder, "--data", data, "--masks", 20, "--json").stdout)
     assert "visible" not in plain["scores"][0]
 

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from maskwise.models.attention.ragged import attend
 from maskwise.models.families import WRAPPED
 from maskwise.models.model import Model
-from maskwise.probes.probe import Settings
+from maskwise.probes.setup import Settings
 from maskwise.runs.settings import QUICK
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.rules import TASKS
@@ -45,7 +45,7 @@ SMALL = with_parameters(
         QUICK,
         probes=FIRST_PROBES,
         tasks=TASK_NAMES,
-        points=6,
+        questions=6,
         relevant=(2,),
         distractors=4,
         passages=4,

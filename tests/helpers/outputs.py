@@ -1,37 +1,42 @@
-"""Is a file or a --json output what its struct in `maskwise.cli.outputs` says?"""
+"""Are the fields of a file or a --json output those that docs/fields.md lists?"""
 
-from dataclasses import asdict, is_dataclass
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from maskwise.support.typed import Typed, convert
+PAGE = Path(__file__).parents[2] / "docs" / "fields.md"
 
 
-def problem_of_output(value: Any, kind: type[Typed], closed: bool = True) -> str | None:
-    """What is wrong with a file or an output, in words; None if nothing is.
-
-    closed: a field that the struct does not know is wrong too.
-    """
-    try:
-        known = convert(value, kind)
-    except ValueError as problem:
-        return str(problem)
-    return _unknown(value, known, "") if closed else None
+@cache
+def sections() -> dict[str, dict[str, bool]]:
+    """{heading: {field: is it always there?}}"""
+    parts = re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    rows = {name: re.findall(r"^\| `(\S+)` \|(.*)", text, re.MULTILINE) for name, text in parts}
+    return {name: {field: "*not always*" not in about for field, about in found} for name, found in rows.items()}
 
 
-def _unknown(value: Any, known: Any, path: str) -> str | None:
-    """The first field of a value that its struct does not have. Null may be as good as no field."""
-    known = asdict(known) if is_dataclass(known) and not isinstance(known, type) else known
-    if isinstance(value, dict):
-        is_open = isinstance(known, Typed) and known.OPEN
-        for name, inner in value.items():
-            place, found = f"{path}.{name}" if path else name, None
-            if name in known:
-                found = _unknown(inner, known[name], place)
-            elif inner is not None and not is_open:
-                found = f"{place} is in no struct"
-            if found:
-                return found
+def departures(value: Any, heading: str, path: str = "") -> list[str]:
+    """The fields that the page does not list, and those it lists that are missing."""
+    return list(_departures(value, sections()[heading], path))
+
+
+def _departures(value: Any, listed: dict[str, bool], path: str) -> Iterator[str]:
     if isinstance(value, list):
-        pairs = zip(value, known, strict=True)
-        return next(filter(None, (_unknown(*pair, f"{path}[]") for pair in pairs)), None)
-    return None
+        for one in value:
+            yield from _departures(one, listed, f"{path}[]")
+    below = {name: always for name, always in listed.items() if re.match(rf"{re.escape(path)}(\.|$)", name) or not path}
+    names = {re.split(r"[.\[]", name.removeprefix(path).lstrip("."))[0]: always for name, always in below.items()}
+    names.pop("", None)
+    if not isinstance(value, dict) or not names:
+        return
+    for name, always in names.items():
+        if always and name not in value and name != "*":
+            yield f"{path}.{name} is missing".lstrip(".")
+    for name, inner in value.items():
+        own = name if name in names else "*"
+        if own not in names:
+            yield f"{path}.{name} is not listed".lstrip(".")
+        else:
+            yield from _departures(inner, listed, f"{path}.{own}".lstrip("."))

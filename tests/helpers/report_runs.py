@@ -22,22 +22,16 @@ Asked = tuple[str, dict[str, Any], int, Sequence[int]]  # probe, condition, mask
 
 
 def position_probes(near: Sequence[int], far: Sequence[int]) -> list[Asked]:
-    return [
-        ("location", {"location": 0}, 1, far),
-        ("location", {"location": 15}, 1, near),
-        ("question-position", {"question": "right", "location": 0}, 1, far),
-        ("question-position", {"question": "right", "location": 15}, 1, near),
-        ("question-position", {"question": "left", "location": 0}, 1, near),
-        ("question-position", {"question": "left", "location": 15}, 1, far),
-    ]
+    places = (("right", 0, far), ("right", 15, near), ("left", 0, near), ("left", 15, far))
+    return [("location", {"question": q, "location": at, "masks": 0}, 1, right) for q, at, right in places]
 
 
 def mask_probes(two: Sequence[int], hundred: Sequence[int]) -> list[Asked]:
     return [
         ("mask-count", {"masks": 2}, 2, two),
         ("mask-count", {"masks": 100}, 100, hundred),
-        ("filler", {"filler": ".", "fillers": 0}, 1, two),
-        ("filler", {"filler": ".", "fillers": 100}, 1, two),
+        ("filler", {"filler": ".", "fillers": 0, "format": "A"}, 1, two),
+        ("filler", {"filler": ".", "fillers": 100, "format": "A"}, 1, two),
     ]
 
 
@@ -76,9 +70,9 @@ def write_run(
                         "confidence": 0.5,
                         "entropy": 0.25,
                         "nll": 1.5,
+                        "nll_allowed": 1.0,
+                        "nll_choice": 0.5,
                     }
-                    if probe == "recall":
-                        record["evidence"] = {"pairs": 30, "between": 2, "offset": 0 if point < count else 1}
                     file.write(json.dumps(record) + "\n")
     manifest = {
         "model": model,

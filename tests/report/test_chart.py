@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from maskwise.probes.one_probe import Figure, Probe
+from maskwise.probes.probe import Figure, Probe
 from maskwise.report.chart import draw, inline
 from maskwise.report.section import Section, rows_of
 from maskwise.scoring.estimates import NATS, POINTS, SHARE, curve, share

@@ -29,7 +29,7 @@ SMALLEST = with_parameters(
         FULL, tasks=("country-smallest",), questions=2, relevant=(1, 2), distractors=2, passages=2, passage_words=12
     ),
     location={"locations": LOCATIONS, "mask_counts": MASKS},
-    mask_count={"mask_counts": MASKS},
+    mask_count={"mask_counts": MASKS, "shots": (1, 2), "extra": (1, 4), "clouds": 1},
     filler={"filler_counts": (0, 5), "after_two_masks": ()},
     context_length={"distractors": (0, 2)},
     recall={
@@ -45,7 +45,6 @@ SMALLEST = with_parameters(
     attribution=ORDERED | {"masks": 4},
     steps={"masks": MASKS, "random": (2,), "confident": (2,)},
     mitigations={"masks": 40, "points": 1},
-    shots_masks={"shots": (1, 2), "masks": (1, 4), "clouds": 1},
     points={"clouds": 1, "examples": 4, "points": 2, "counts": (0, 4), "masked_examples": 4, "shares": SHARES},
     datasets={"shares": SHARES, "shots": 1},
     generation_length={"canvases": (4, 8), "blocks": (4,), "questions": 1},
@@ -92,9 +91,9 @@ def not_applicable(model):
     return {
         probe.name
         for probe in PROBES
-        if (model.causal and probe.not_causal)
-        or (model.block is not None and probe.not_blocks)
-        or (model.block is None and probe.only_blocks)
+        if (model.causal and "masks" in probe.needs)
+        or (model.block is not None and "whole sequences" in probe.needs)
+        or (model.block is None and "blocks" in probe.needs)
     }
 
 

@@ -29,7 +29,7 @@ def card_of(run: Measured) -> str:
         f"Measured with maskwise {manifest.versions.get('maskwise', '')}; the measures are those of Piskorz et al., "
         "arXiv 2511.21338. Intervals are 95 %.",
         "" if manifest.complete else "**The run is unfinished.**",
-        f"**Planted**: this model has a fault put into it on purpose, {manifest.model.planted}."
+        f"**Planted**: this model has a fault put into it on purpose, {escaped(manifest.model.planted)}."
         if manifest.model.planted
         else "",
         table(HEADS, rows) if rows else "",

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup, escape
 
 from maskwise.models.families import FAMILIES
@@ -102,7 +103,8 @@ def as_strangers_wrote_them(runs: Sequence[RunOnDisk]) -> Iterator[None]:
     The fields of each line are checked, but in an untrusted folder numbers may be too large to be drawn or summed, or
     all answers of a condition may be missing."""
     try:
-        yield
+        with np.errstate(over="raise"):
+            yield
     except (LookupError, ValueError, ArithmeticError, StopIteration) as problem:
         reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
         raise UserError(

@@ -118,7 +118,9 @@ def rows_of(figure: Figure, table: Table) -> tuple[list[str], list[list[str]]]:
     if len(set(measures)) > 1:
         columns["measure"] = [text_of(one) for one in measures]
     units = table["unit"] if "unit" in table else [figure.unit] * len(table)
-    columns[figure.y] = [_interval(*one) for one in zip(*_ends(table, "value", "low", "high"), units, strict=True)]
+    columns[figure.y or "value"] = [
+        _interval(*one) for one in zip(*_ends(table, "value", "low", "high"), units, strict=True)
+    ]
     if "tasks_low" in table:
         ends = zip(*_ends(table, "tasks_low", "tasks_high"), units, strict=True)
         columns["over tasks"] = [_between(*one) for one in ends]

@@ -12,7 +12,6 @@ from maskwise.models.model import Model
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.blocks import moved_on_grid, visible_masks
-from maskwise.probes.examples import one_context_per_task
 from maskwise.records.record import Record
 from maskwise.records.sample import SampledPrompt
 from maskwise.runs.run_sample import chances_of, rounded, sampled
@@ -156,4 +155,4 @@ def _episode(task: str, point: int, relevant: int, distractors: int) -> Episode:
         raise UserError(f"no task {task!r}: choose one of {', '.join(TASK_NAMES)}")
     words = load_words()
     drawn = draw(TASKS[TASK_NAMES.index(task)], words, relevant, distractors, point + 1, 0, HELD_OUT)
-    return drawn if one_context_per_task(relevant) else draw_afresh(drawn, example_words(words, HELD_OUT), point)
+    return draw_afresh(drawn, example_words(words, HELD_OUT), point)

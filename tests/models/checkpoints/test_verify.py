@@ -12,10 +12,9 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from typer.testing import CliRunner
 
 from helpers.checkpoints import CHAT, MASK, byte_tokenizer
-from helpers.outputs import problem_of_output
+from helpers.outputs import departures
 from helpers.tiny import dream_net, fast_dllm_net, illada_net, llada_net, qwen_net, sdar_net
 from maskwise.cli import app
-from maskwise.cli.outputs import OUTPUTS
 from maskwise.models.checkpoints.original_code import original_net
 from maskwise.models.checkpoints.verify import verify
 from maskwise.support.errors import UserError
@@ -173,7 +172,7 @@ def test_verify_finds_agreement(folder_with_code):
     assert result.exit_code == 0, result.output
     assert "running the Python code" in result.stderr
     found = json.loads(result.stdout)
-    assert problem_of_output(found, OUTPUTS["verify"]) is None
+    assert departures(found, "verify") == []
     assert found["positions"] == 48
     assert found["largest_logit_difference"] < 1e-4
     assert found["greedy_tokens_that_differ"] == 0
