@@ -14,7 +14,6 @@ from maskwise.probes.section import Summary
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record
 from maskwise.records.sample import SampledPrompt
-from maskwise.scoring.experiment_results import ComparisonResult
 from maskwise.support.typed import Count, Typed
 from maskwise.toy import Toy
 
@@ -54,6 +53,16 @@ class Report(Typed, frozen=True, kw_only=True):
     report: Annotated[str, Meta(description="the page")]
     runs: Annotated[list[Summary], Meta(description="each run as diagnose prints it")]
     table: Annotated[str | UnsetType, Meta(description="of report, several folders: the page with one table")] = UNSET
+
+
+class Comparison(Typed, frozen=True, kw_only=True):
+    """compare --json"""
+
+    finding: Annotated[str, Meta(description="the change of accuracy with the most masks, and its verdict")]
+    estimates: Annotated[
+        list[dict[str, Any]], Meta(description="of each model, and of each change from the first one (from)")
+    ]
+    report: Annotated[str, Meta(description="the page")]
 
 
 class Export(Typed, frozen=True, kw_only=True):
@@ -202,7 +211,7 @@ OUTPUTS: Mapping[str, type[Typed]] = {
     "verify": Verification,
     "diagnose (one model)": Summary,
     "diagnose (several models), report": Report,
-    "compare": ComparisonResult,
+    "compare": Comparison,
     "export": Export,
     "generate": GenerationOutput,
     "score": Likelihoods,
