@@ -34,9 +34,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from maskwise.advise import advise
+    from maskwise.compare import compare
     from maskwise.decoding.generate import generate
     from maskwise.decoding.score import score
-    from maskwise.experiments.compare import compare
     from maskwise.models.checkpoints.convert import convert
     from maskwise.models.checkpoints.export import export
     from maskwise.models.checkpoints.opening import open, wrap
@@ -55,7 +55,7 @@ else:  # a type checker that saw __getattr__ would take any name for a public on
         "Run": "maskwise.runs.run",
         "UserError": "maskwise.support.errors",
         "advise": "maskwise.advise",
-        "compare": "maskwise.experiments.compare",
+        "compare": "maskwise.compare",
         "convert": "maskwise.models.checkpoints.convert",
         "diagnose": "maskwise.runs.run",
         "export": "maskwise.models.checkpoints.export",

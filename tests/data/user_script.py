@@ -27,7 +27,7 @@ def main(pairs: Sequence[dict[str, str]]) -> int:
     print(run.frame().columns)
     losses: list[float] = mw.tune(model, pairs, "runs/tuned", preset="quick", steps=2)["losses"]
     print(losses, mw.train("tiny-llada", [{"text": "Some text."}], "runs/trained", steps=2)["steps"])
-    print(mw.compare("tiny-llada", "runs/tuned", preset="quick").reduction["value"])
+    print(mw.compare("tiny-llada", "runs/tuned", preset="quick").rows[0].changes[0].value)
     merged: Path = mw.export("tiny-llada", "merged", adapter="runs/tuned")
     converted: Path = mw.convert("tiny-qwen", "converted", shift=False)
     print(merged, converted, mw.wrap(model.core, model.tokenizer).window)

@@ -17,7 +17,7 @@ SOURCE = ROOT / "src"
 # import each other.
 LEVELS = (
     {"cli"},
-    {"studio", "advise", "experiments", "toy"},
+    {"studio", "advise", "compare", "toy"},
     {"runs"},
     {"report"},
     {"lm_eval"},

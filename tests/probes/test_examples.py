@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from helpers.known import SMALL, is_word_example, known_model, nearest_rule, truth, with_parameters
 from maskwise.cli import app
-from maskwise.experiments.compare import figures_of
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
 from maskwise.report.readings import read_all
@@ -58,12 +57,6 @@ def test_scores_and_baselines_are_those_of_one_number(folder):
     entries = summary["probes"]["mask-count"]
     paired = [(entry["condition"], entry["paired"]["baseline"]) for entry in entries if "paired" in entry]
     assert all(one.get("relevant") == other.get("relevant") for one, other in paired)
-
-
-def test_comparisons_take_the_main_number(folder):
-    (reading,) = read_all([folder])
-    figures = figures_of(reading)
-    assert figures["locality"] == 0 and figures["accuracy_k2"] == figures["accuracy_most_masks"] == 1
 
 
 def test_one_number_alone_gives_the_plain_scores(tmp_path):

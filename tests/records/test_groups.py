@@ -16,7 +16,6 @@ from maskwise.records.groups import GroupedRecords, as_group, groups_of, joined,
 from maskwise.records.record import Record, condition_text
 from maskwise.report.pages.drill import accuracy_by_task
 from maskwise.report.readings import count_asked
-from maskwise.scoring.changes import paired_values
 from maskwise.scoring.claims import best_accuracy
 from maskwise.scoring.contrasts import Answers
 from maskwise.scoring.scores import tables
@@ -84,19 +83,6 @@ def test_tables_and_weighted_sums(records, field):
         sums = {task: table @ [1, -1, 0.5, 2] for task, table in expected.items()}
         same(Answers(given).sums(weights, field), sums)
         assert Answers(given).sums(weights | {("p", "{}"): 1.0}, field) == {}
-
-
-def test_differences_from_a_baseline(records):
-    for given in both(records):
-        here, before = (group for group in groups_of(given) if "relevant" not in group.condition)
-        assert here.condition != before.condition
-        held = {(r["task"], r["point"]): r["correct"] for r in before}
-        expected = defaultdict(dict)
-        for r in here:
-            if (r["task"], r["point"]) in held:
-                expected[r["task"]][r["point"]] = float(r["correct"]) - held[r["task"], r["point"]]
-        found = paired_values(here, before, "correct")
-        same(found, {task: [values[point] for point in sorted(values)] for task, values in expected.items()})
 
 
 def test_one_number_of_examples(records):

@@ -57,7 +57,7 @@ def test_it_is_drawn_and_compared(old, tmp_path):
     assert done.exit_code == 0 and " ".join(done.output.split()).count("cc8a75cd") == 1
     assert read(tmp_path / "page" / "report.html").words.count("cc8a75cd") == 1
     other = copytree(OLD, tmp_path / "other")
-    assert len(mw.compare(str(old), str(other)).readings) == 2
+    assert len(mw.compare(str(old), str(other)).runs) == 2
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from maskwise.probes.library.mask_count import degradation, mask_nats, mask_tax
 from maskwise.probes.summary import entries, summarise
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.record import Record
-from maskwise.scoring.changes import paired_difference, paired_nats
 from maskwise.scoring.intervals import accuracy_interval, none_seen
 from maskwise.scoring.scores import NO_SKILL, NOT_MEASURED, bootstrapped, null_score
 from maskwise.support.files import to_json
@@ -139,46 +138,6 @@ def test_the_bound_of_none_seen_is_what_it_says():
     """A share of exactly the bound shows no case in n points with a probability of 5 %."""
     for points in (7, 35, 48):
         assert (1 - none_seen(points)) ** points == pytest.approx(0.05)
-
-
-def test_a_paired_difference_by_hand():
-    base = [record("p", "t", point, {}, correct) for point, correct in enumerate([1, 1, 1, 1, 1, 1, 0, 0, 0, 0])]
-    now = [record("p", "t", point, {}, correct) for point, correct in enumerate([0, 0, 0, 0, 0, 1, 1, 0, 0, 0])]
-    found = paired_difference(now, base)
-    assert found["difference"] == pytest.approx(-0.4) and (found["n"], found["differed"]) == (10, 6)
-    assert -1 < found["low"] < -0.4 < 0 < found["high"]  # 5 lost and 1 gained of 10 do not leave zero out
-    none = paired_difference(base, base)
-    assert none["high"] == -none["low"] == pytest.approx(none_seen(10)) and none["differed"] == 0
-    apart = paired_difference(now[:3], base[3:])
-    assert apart["difference"] == 0 and apart["low"] is None and apart["n"] == 0
-
-
-def test_a_paired_difference_weighs_tasks_alike_and_knows_their_spread():
-    """One task always loses, the other never: nothing varies within a task, so the interval is as narrow as it gets."""
-    base = counted("p", {}, 100, 100, ["a-smallest", "b-smallest"])
-    now = counted("p", {}, 0, 100, ["a-smallest"]) + counted("p", {}, 100, 100, ["b-smallest"])
-    found = paired_difference(now, base)
-    assert found["difference"] == -0.5 and found["high"] - found["low"] < 0.08  # unstratified: 0.14
-    assert found["rules_low"] == -1 and found["rules_high"] > 0  # Student's interval, cut at what is possible
-
-
-def test_nats_are_paired_and_stratified():
-    draws = np.random.default_rng(0)
-    level = draws.normal(5, 3, size=(4, 50))
-    lost = draws.normal(0.3, 0.5, size=(4, 50)) + np.array([[-1.0], [1.0], [0.0], [0.0]])
-
-    def asked(nats):
-        return [
-            record("p", f"{task}-smallest", point, {}, True, nll=float(nats[task, point]))
-            for task in range(4)
-            for point in range(50)
-        ]
-
-    found = paired_nats(asked(level + lost), asked(level))["nll"]
-    assert found["difference"] == pytest.approx(lost.mean())
-    half = 1.97 * np.sqrt((lost.var(axis=1, ddof=1) / 50).sum()) / 4
-    assert found["high"] - found["low"] == pytest.approx(2 * half, rel=0.02)
-    assert found["rules_low"] < found["low"] and found["high"] < found["rules_high"]  # tasks differ by more than points
 
 
 def test_nats_lost_by_hand():

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 Quick = Annotated[bool, typer.Option("--quick", help="Short run: few questions and short prompts, minutes on a CPU.")]
 Questions = Annotated[int | None, typer.Option(help="Questions of a task, and passages of text.  [1 or more]")]
+Relevant = Annotated[
+    str | None, typer.Option(help="Relevant examples in the prompt; a list such as 1,10 runs each in turn.")
+]
+Distractors = Annotated[
+    int | None, typer.Option(help="Distractors in the prompt: examples of another task.  [1 or more]")
+]
+Words = Annotated[
+    str | None, typer.Option(help="paper, unfamiliar-1, unfamiliar-2, or a JSON file of word sets or word lists.")
+]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Use the chat template (for Instruct models).")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Also print every estimate and the table of every figure.")]
@@ -58,20 +67,14 @@ def diagnose(
         typer.Option(help="Run folder; by default one under runs/.", callback=for_results),
     ] = None,
     questions: Questions = None,
-    relevant: Annotated[
-        str | None, typer.Option(help="Relevant examples in the prompt; a list such as 1,10 runs each in turn.")
-    ] = None,
-    distractors: Annotated[
-        int | None, typer.Option(help="Distractors in the prompt: examples of another task.  [1 or more]")
-    ] = None,
+    relevant: Relevant = None,
+    distractors: Distractors = None,
     seed: Seed = 0,
     chat: Chat = False,
     select_tasks: Annotated[
         bool, typer.Option("--select-tasks", help="With --paper: separate questions select the tasks of the scores.")
     ] = False,
-    words: Annotated[
-        str | None, typer.Option(help="paper, unfamiliar-1, unfamiliar-2, or a JSON file of word sets or word lists.")
-    ] = None,
+    words: Words = None,
     text: Annotated[Path | None, typer.Option(help="A text file for the probes that read prose.")] = None,
     data: Annotated[
         list[str] | None,
@@ -248,6 +251,9 @@ def compare(
         Path | None, typer.Option(help="Folder for the page; by default next to the first run.", callback=for_results)
     ] = None,
     questions: Questions = None,
+    relevant: Relevant = None,
+    distractors: Distractors = None,
+    words: Words = None,
     seed: Seed = 0,
     chat: Chat = False,
     batch_tokens: BatchTokens = None,
@@ -267,22 +273,17 @@ def compare(
     refuse_without_models(asked, given | {"quick": quick})
     check_models(asked, None, dtype)
     with collection_paused():
-        from maskwise.experiments.compare import compare as compare_models
-        from maskwise.report.words.comparison import rows_of
-        from maskwise.report.words.printed_summary import print_changes
+        from maskwise.compare import compare as compare_models
         from maskwise.runs.runner import join_crew
 
     if out is not None:
         make_folder(out)
-    found = compare_models(*names, preset="quick" if quick else "default", command=command_line(), **given)
-    if join_crew().rank > 0:
-        return
-    page = found.report(out)
-    if json:
-        return print_json(found.result(page))
-    print_changes([reading.label for reading in found.readings], rows_of(found.models, found.changes))
-    echo(f"\n{one_line(found.sentence)}")
-    echo(f"report: {one_line(page)}")
+    given |= {"relevant": whole_numbers(relevant), "preset": "quick" if quick else "default"}
+    found = compare_models(*names, **given, command=command_line())
+    if join_crew().is_first:
+        page = found.report(out)
+        output = {"finding": found.finding, "estimates": found.listed, "report": str(page)}
+        print_json(output) if json else echo(f"{found}\n\npage {one_line(page)}")
 
 
 def toy(

@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from maskwise.report.prompts import environment, prompt_view
 from maskwise.report.screen import screen_of
 from maskwise.report.screen_view import screen_view
 from maskwise.report.section import Section, sections
-from maskwise.scoring.estimates import Estimate
 from maskwise.support.errors import UserError
 from maskwise.support.files import OTHER_FOLDER, refuse_links, replace_file, writing
 from maskwise.support.version import __version__
@@ -71,7 +71,7 @@ def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dic
             title=", ".join(labels),
             models=[model_view(label, run) for label, run in zip(labels, runs, strict=True)],
             first=screen_view([screen_of(run, label) for label, run in zip(labels, runs, strict=True)]),
-            rows=[row_view(labels, row) for row in rows],
+            rows=list(map(row_view, rows)),
             sections=[one.view(f"s{number}-") for number, one in enumerate(shown)],
             prompts={section.probe.name: prompts_of(section.probe.name, prompts) for section in shown},
             differing=differing_settings(runs),
@@ -179,11 +179,10 @@ def short_count(count: int) -> str:
     return str(count)
 
 
-def row_view(labels: Sequence[str], row: Any) -> dict[str, Any]:
-    def cell(one: Estimate | None) -> str:
-        return "" if one is None else one.short
-
-    return {"name": row.name, "own": list(map(cell, row.own)), "changes": list(map(cell, row.changes))}
+def row_view(row: Any) -> dict[str, Any]:
+    changes = zip_longest((one.short for one in row.changes), map(str, row.verdicts), fillvalue="")
+    cells = {"own": [one.short for one in row.own], "changes": [" ".join(one).rstrip() for one in changes]}
+    return {"name": row.name} | {key: list(map(chart.minus, own)) for key, own in cells.items()}
 
 
 def differing_settings(runs: Sequence[RunOnDisk]) -> list[str]:

@@ -147,6 +147,12 @@ def share_recovered(accuracy: np.ndarray) -> np.ndarray:
     return np.where(few - most >= LEAST_LOSS, (after - most) / np.maximum(few - most, LEAST_LOSS), np.nan)
 
 
+def loss_removed(accuracy: np.ndarray) -> np.ndarray:
+    """1 - `relative_loss` after / before of [n, 2 C], before first, -> [n]; nan where too little was lost."""
+    before, after = (relative_loss(side) for side in np.split(accuracy, 2, axis=1))
+    return np.where(before >= LEAST_LOSS, 1 - after / np.maximum(before, LEAST_LOSS), np.nan)
+
+
 def least_relative_loss(accuracy: np.ndarray, resampled: np.ndarray, tail: float) -> float:
     """The low end of `relative_loss`: the best and the worst of C accuracies differ where all are the same in truth.
 

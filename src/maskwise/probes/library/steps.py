@@ -16,7 +16,7 @@ first. Degradation in 2, 4 and 6 steps: LLaDA-Base 19.7, 14.5 and 12.4 %, LLaDA-
 mask-agnostic tuning about half of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,6 @@ from typing import Any
 from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
 from maskwise.probes.setup import Setup
-from maskwise.records.record import Record
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import scores
 from maskwise.scoring.estimates import SHARE, Estimate, change, curve, ratio, wide
@@ -109,12 +108,6 @@ def in_one_step(others: Tables) -> Table:
     """The answers of mask-count to the same questions."""
     table = others[MASK_COUNT]
     return table[table.shots.isna()] if "shots" in table else table
-
-
-def in_few_steps(records: Sequence[Record]) -> list[Record]:
-    """The records in random order and in numbers of steps that were not asked with the most confident first too."""
-    many = {record.condition["steps"] for record in records if record.condition["order"] == CONFIDENT}
-    return [record for record in records if record.condition["steps"] not in many]
 
 
 PROBE = Probe(
