@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from exams import FREE, Sizes, recall_questions
 from maskwise.models.checkpoints.opening import open as open_model
 from maskwise.models.model import Model
 from maskwise.probes.text import load_text
-from maskwise.scoring.changes import recovered_share
+from maskwise.scoring import estimates
 from maskwise.support.files import replace_file
 from maskwise.tasks.episodes import draw, mixed
 from maskwise.tasks.prompts import Prompt, encode_question, opened
@@ -169,8 +170,9 @@ def cut(before: dict[str, Any], after: dict[str, Any], exam: str) -> float:
 
 def recovered(before: dict[str, Any], after: dict[str, Any], exam: str) -> str:
     """The same share with its 95 % interval over the questions of this one tuning."""
-    sides = [np.array(found[f"{exam}, {k} masks"]["right"], float) for found in (before, after) for k in (2, 200)]
-    share = recovered_share({exam: np.stack(sides, axis=1)})
+    few, most, now = (found[f"{exam}, {k} masks"]["right"] for found, k in ((before, 2), (before, 200), (after, 200)))
+    questions = pd.MultiIndex.from_product([[exam], range(len(few))], names=estimates.QUESTION)
+    share = estimates.recovered("", *(pd.Series(right, questions, dtype=float) for right in (few, most, now)))
     if share.value is None or share.low is None or share.high is None:
         return "no loss"
     return f"{100 * share.value:.0f} ({100 * share.low:.0f} to {100 * share.high:.0f})"
