@@ -170,9 +170,9 @@ def cut(before: dict[str, Any], after: dict[str, Any], exam: str) -> float:
 
 def recovered(before: dict[str, Any], after: dict[str, Any], exam: str) -> str:
     """The same share with its 95 % interval over the questions of this one tuning."""
-    ends = [found[f"{exam}, {k} masks"]["right"] for found, k in ((before, 2), (before, 200), (after, 200))]
-    questions = pd.MultiIndex.from_product([[exam], range(len(ends[0]))], names=estimates.QUESTION)
-    share = estimates.recovered("", *(pd.Series(right, questions, dtype=float) for right in ends))
+    few, most, now = (found[f"{exam}, {k} masks"]["right"] for found, k in ((before, 2), (before, 200), (after, 200)))
+    questions = pd.MultiIndex.from_product([[exam], range(len(few))], names=estimates.QUESTION)
+    share = estimates.recovered("", *(pd.Series(right, questions, dtype=float) for right in (few, most, now)))
     if share.value is None or share.low is None or share.high is None:
         return "no loss"
     return f"{100 * share.value:.0f} ({100 * share.low:.0f} to {100 * share.high:.0f})"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from maskwise.scoring.intervals import difference_interval
-from maskwise.scoring.power import Z_LEVEL, Z_POWER, detectable, power_in_words, smallest_detectable
+from maskwise.scoring.power import Z_LEVEL, Z_POWER, questions_for, smallest_detectable
 
 
 @pytest.mark.parametrize(("questions", "discordance"), [(300, 0.3), (300, 0.1), (1600, 0.1), (1600, 0.3)])
@@ -27,7 +27,10 @@ def test_it_solves_the_equation_and_never_exceeds_the_answers_that_change():
     assert smallest_detectable(1, 0.3) == 1.0
 
 
-def test_in_words():
-    assert power_in_words(detectable("mask-count", 300)).replace("\u00a0", " ") == (
-        "mask-count, 300 questions: 5.1 points if 10 % of the answers change, 8.8 if 30 %"
+@pytest.mark.parametrize("discordance", [0.05, 0.1, 0.3])
+def test_so_many_questions_and_no_fewer_show_a_change(discordance):
+    needed = questions_for(0.05, discordance)
+    assert (
+        smallest_detectable(needed, discordance) <= 0.05 + 1e-6 and smallest_detectable(needed - 2, discordance) > 0.05
     )
+    assert questions_for(0.05, discordance, tests=6) > needed

@@ -12,10 +12,10 @@ from maskwise.scoring.reliability import (
     auroc,
     best_temperature,
     calibration_error,
-    choose_threshold,
     overconfidence,
     reliability,
     share_over_sequences,
+    threshold,
 )
 
 
@@ -41,26 +41,25 @@ def plug_in_square(found):
 @pytest.mark.parametrize("shared", [0.0, 0.8])
 def test_calibrated_predictions_have_error_zero_within_the_interval(shared):
     found = [calibration_error(drawn(seed, shared=shared)) for seed in range(40)]
-    assert sum(one.low == 0 for one in found) >= 37  # 95 % would be 38 of 40
-    assert np.mean([one.value**2 for one in found]) < 0.4 * np.mean(
+    assert sum(low == 0 for _, low, _ in found) >= 37  # 95 % would be 38 of 40
+    assert np.mean([value**2 for value, _, _ in found]) < 0.4 * np.mean(
         [plug_in_square(drawn(seed, shared=shared)) for seed in range(40)]
     )
 
 
 def test_overconfidence_is_found_with_its_size():
     found = drawn(1, sequences=300, off=0.2)
-    error, gap = calibration_error(found), overconfidence(found)
-    assert error.low < 0.2 < error.high and error.low > 0.15
-    assert gap.low < 0.2 < gap.high and gap.low > 0.15
+    for _, low, high in (calibration_error(found), overconfidence(found)):
+        assert 0.15 < low < 0.2 < high
 
 
 def test_auroc_counts_pairs_and_ties():
     sure, right = [[0.1, 0.4], [0.4, 0.8], [0.9, 0.4]], [[0, 1], [0, 1], [1, 0]]
     flat, fine = np.concatenate(sure), np.concatenate(right) > 0
     pairs = [(a > b) + (a == b) / 2 for a in flat[fine] for b in flat[~fine]]
-    assert auroc(Predictions.of(sure, right)).value == pytest.approx(np.mean(pairs))
-    perfect = auroc(Predictions.of([[0.1, 0.9]] * 5, [[0, 1]] * 5))
-    assert perfect.value == perfect.high == 1 and 0.4 < perfect.low < 0.6  # 0 of 5 sequences disagree: 1 - .05^(1/5)
+    assert auroc(Predictions.of(sure, right))[0] == pytest.approx(np.mean(pairs))
+    value, low, high = auroc(Predictions.of([[0.1, 0.9]] * 5, [[0, 1]] * 5))
+    assert value == high == 1 and 0.4 < low < 0.6  # 0 of 5 sequences disagree: 1 - .05^(1/5)
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0, 0.5])
@@ -75,31 +74,30 @@ def test_log_odds_times_a_factor_give_that_temperature(factor):
         scaled = factor * logits / temperature
         log_p = scaled - np.log(np.exp(scaled).sum(-1, keepdims=True))
         nll.append(-np.take_along_axis(log_p, token[..., None], -1)[..., 0].sum(1))
-    found = best_temperature(np.stack(nll, 1))
-    assert found.low < factor < found.high and found.high / found.low < 1.3
+    _, low, high = best_temperature(np.stack(nll, 1))
+    assert low < factor < high < 1.3 * low
 
 
 def test_a_threshold_is_chosen_on_one_half_and_verified_on_the_other():
     found = drawn(2, sequences=400)
-    half = np.arange(400) % 2 == 0
-    chosen = choose_threshold(found, half)
-    assert chosen.chosen_on == chosen.verified_on == 200
-    assert 0.75 < chosen.threshold < 0.85  # sure is uniform above 0.3: the mean above t is (1 + t) / 2
-    assert chosen.verified.low < 0.9 < chosen.verified.high
-    assert chosen.above == pytest.approx((1 - chosen.threshold) / 0.7, abs=0.05)
-    assert choose_threshold(drawn(2, off=0.3), np.arange(60) % 2 == 0).threshold is None
+    half = found.sequence % 2 == 0
+    chosen = threshold(found.where(half))
+    assert 0.75 < chosen < 0.85  # sure is uniform above 0.3: the mean above t is (1 + t) / 2
+    _, low, high = found.where(~half & (found.sure >= chosen)).share_right()
+    assert low < 0.9 < high
+    assert threshold(drawn(2, off=0.3)) is None
 
 
 def test_a_share_over_sequences_counts_predictions_of_one_sequence_as_one_where_they_agree():
     counts = np.full(20, 10.0)
     alike = share_over_sequences(np.where(np.arange(20) < 10, 10.0, 0.0), counts)
     alone = share_over_sequences(np.where(np.arange(20) % 2, 4.0, 6.0), counts)
-    assert alike.value == alone.value == 0.5 and alike.high - alike.low > 2 * (alone.high - alone.low)
-    none = share_over_sequences(np.zeros(20), counts)
-    assert none.low == 0 and none.high == pytest.approx(1 - 0.025 ** (1 / 20), abs=0.06)
+    assert alike[0] == alone[0] == 0.5 and alike[2] - alike[1] > 2 * (alone[2] - alone[1])
+    _, low, high = share_over_sequences(np.zeros(20), counts)
+    assert low == 0 and high == pytest.approx(1 - 0.025 ** (1 / 20), abs=0.06)
 
 
 def test_a_diagram_has_the_bins_with_enough_predictions():
-    found = reliability(drawn(3, sequences=200))
-    assert [math.floor(BINS * one.sure) for one in found] == [3, 4, 5, 6, 7, 8, 9]
-    assert sum(one.n for one in found) == 2400 and sum(one.low < one.sure < one.high for one in found) >= 5
+    found = list(reliability(drawn(3, sequences=200)))
+    assert [math.floor(BINS * one["x"]) for one in found] == [3, 4, 5, 6, 7, 8, 9]
+    assert sum(one["n"] for one in found) == 2400 and sum(one["low"] < one["x"] < one["high"] for one in found) >= 5
