@@ -23,8 +23,8 @@ from msgspec import Meta, to_builtins
 
 from maskwise.decoding.known_names import listed_options
 from maskwise.decoding.options import DecodingOptions
-from maskwise.records.folder import read_run, tables_of, write_into
-from maskwise.records.manifest import Manifest, RunSettings
+from maskwise.records.folder import read_run, write_into
+from maskwise.records.manifest import FORMAT, Manifest, RunSettings
 from maskwise.records.record import RecordFields, struct_of
 from maskwise.records.table import Table
 from maskwise.scoring.estimates import LEVEL, Estimate, change, mean, share, wide
@@ -255,7 +255,8 @@ def _asking(
     tried = {"measure": measure} | {name: one.given for name, one in settings.items()}
     stated: Any = {"preset": ADVISE, "probes": [ADVISE], "tasks": [QUESTIONS], "questions": len(pairs), "chat": False}
     asked = RunSettings(**stated, seed=seed, parameters={ADVISE: tried}, data={QUESTIONS: hashed(pairs)})
-    manifest = Manifest(model=described(model), settings=asked, versions=versions_used(), complete=False, notes=[])
+    about: Any = {"format": FORMAT, "model": described(model), "versions": versions_used(), "notes": []}
+    manifest = Manifest(settings=asked, complete=False, **about)
     folder = Path(out or f"runs/{ADVISE}-{Path(model.name).name}-{hashed([manifest.model, asked])}")
     budget = batch_budget(model, None) if model.device.type == "cuda" else 1  # one by one: a batch saves no time
 
@@ -284,7 +285,7 @@ def _asking(
     def ask(names: Sequence[str], numbers: Sequence[int]) -> Table:
         units = [Unit(numbers, 1, partial(items, name), partial(answers, name=name)) for name in names]
         run_units(model, units, folder, manifest, budget, ())
-        table = tables_of(read_run(folder, {ADVISE: FIELDS}), ())[ADVISE]
+        table = read_run(folder, {ADVISE: FIELDS}).tables[ADVISE]
         return table[table.setting.isin(names) & table.point.isin(numbers)]
 
     return ask, folder

@@ -134,7 +134,7 @@ def relevant_numbers(table: Table) -> list[int | None]:
 
 
 def of_relevant(table: Table, number: int | None, is_main: bool) -> Table:
-    """The answers with so many relevant examples; those that name no number belong to the main one."""
+    """The answers with so many relevant examples; the shots of mask-count, which have none, belong to the main one."""
     if number is None or "relevant" not in table:
         return table
     return table[(table.relevant == number) | (is_main & table.relevant.isna())]

@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from msgspec import UnsetType
-
 from maskwise.probes.setup import PAPER_RELEVANT, Answerer, Asker, Item, Setup, Unit
-from maskwise.records.record import Condition, Key, make_key
+from maskwise.records.record import Key, make_key
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import Episode, Question, blocked, draw, draw_afresh, example_words, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
 
-FEW_SHOT = {"relevant": Count | UnsetType}  # of the conditions of probes that show relevant examples
+FEW_SHOT = {"relevant": Count}  # of the conditions of probes that show relevant examples
 POINTS_PER_UNIT = 96  # prepared, sorted by length and asked together; the three rules of a question stay together
 
 
@@ -171,7 +169,7 @@ def _maker(setup: Setup, asked: Sequence[tuple[str, Questions]]) -> Callable[...
         for point in points:
             for probe, one in asked:
                 for condition in one.conditions:
-                    named = written(condition)
+                    named = dict(condition)
                     key = make_key(probe, one.source.task, point, named)
                     if key not in done:
                         prompt = one.prompt(point, condition)
@@ -183,14 +181,6 @@ def _maker(setup: Setup, asked: Sequence[tuple[str, Questions]]) -> Callable[...
 def answer_to(setup: Setup, one: Questions, point: int, prompt: Prompt) -> str:
     text: str = setup.asker.tokenizer.decode([prompt.answer_id]) if one.answer is None else one.answer(point)
     return text
-
-
-def written(condition: Mapping[str, Any]) -> Condition:
-    """A condition as records hold it until all probes are of this kind: without the paper's number of examples."""
-    if "relevant" not in condition:
-        return dict(condition)
-    plain = {name: value for name, value in condition.items() if name != "relevant"}
-    return plain if condition["relevant"] == PAPER_RELEVANT else {**plain, "relevant": condition["relevant"]}
 
 
 def with_relevant(source: FewShot, conditions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

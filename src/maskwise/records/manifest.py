@@ -6,15 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from maskwise.support.typed import AtLeast1, Count, Typed
 
-
-class ServedSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
-    """How the server of a model decodes, as far as it or the user says."""
-
-    canvas: Annotated[AtLeast1 | None, Meta(description="masks that are decoded together")] = None
-    steps: Annotated[AtLeast1 | None, Meta(description="denoising steps")] = None
-    strategy: Annotated[str | None, Meta(description="unmasking strategy")] = None
-    infills: Annotated[bool, Meta(description="does it read text after the answer?")] = False
-    stated_by: Annotated[dict[str, str], Meta(description="server or user, for each setting that is known")]
+FORMAT = 2
 
 
 class ModelDescription(Typed, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,18 +18,13 @@ class ModelDescription(Typed, frozen=True, kw_only=True, omit_defaults=True):
     kind: Annotated[str, Meta(description="its family; ar is autoregressive, served is behind an endpoint")]
     parameters: Annotated[Count | None, Meta(description="how many; null if not known")]
     window: Annotated[Count | None, Meta(description="context length in tokens; null if not known")]
-    mask_id: Annotated[Count | None, Meta(description="the mask token; null if autoregressive or served")]
+    mask_id: Annotated[Count | None, Meta(description="the mask token; null if autoregressive")]
     shift: Annotated[bool, Meta(description="is position i predicted from hidden state i - 1?")]
     causal: Annotated[bool | None, Meta(description="is attention causal? null if not known")]
     block: Annotated[AtLeast1 | None, Meta(description="block diffusion: tokens per block")] = None
     dtype: Annotated[str, Meta(description="of the weights")]
     weights: Annotated[str | None, Meta(description="fp8 if the layers were quantised at opening")] = None
     fingerprint: Annotated[str | None, Meta(description="of the weights and the tokenizer")] = None
-    served: Annotated[ServedSettings | None, Meta(description="of a model behind an endpoint: its decoding")] = None
-
-    @property
-    def is_autoregressive(self) -> bool:
-        return self.mask_id is None and self.served is None
 
 
 class RunSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,6 +59,9 @@ class RunSettings(Typed, frozen=True, kw_only=True, omit_defaults=True):
 class Manifest(Typed, frozen=True, kw_only=True):
     """The manifest of a run folder."""
 
+    format: Annotated[
+        int, Meta(ge=1, le=FORMAT, description="2: records name `relevant` wherever their probe does")
+    ] = 1
     model: ModelDescription
     settings: RunSettings
     versions: Annotated[dict[str, str], Meta(description="of maskwise, Python, torch and transformers")]

@@ -54,11 +54,6 @@ class RecordFields(NamedTuple):
     condition: type[ProbeFields] | None = None
     evidence: type[ProbeFields] | None = None
 
-    @property
-    def names_relevant(self) -> bool:
-        """Whether conditions have the number of relevant examples."""
-        return self.condition is not None and "relevant" in self.condition.__struct_fields__
-
 
 def struct_of(types: FieldTypes, base: type[ProbeFields] = ProbeFields) -> type[ProbeFields]:
     """The struct of a mapping of fields; a name may have spaces, as {"extra masks": Count}."""

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, structs
 
 from maskwise.records.folder import write_into
-from maskwise.records.manifest import Manifest
+from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.records.record import Condition
 from maskwise.records.upgrade import upgrade
 from maskwise.support.errors import UserError
@@ -63,20 +63,20 @@ def read_sample(folder: Path, manifest: Manifest) -> list[SampledPrompt]:
         listed = decode_with(PROMPTS, content)
         if len(listed) > MOST_PROMPTS:
             raise ValueError(f"it has more than {MOST_PROMPTS} prompts")
-        prompts = [_checked(number, bytes(raw), manifest.settings.probes) for number, raw in enumerate(listed, 1)]
+        prompts = [_checked(number, bytes(raw), manifest.settings) for number, raw in enumerate(listed, 1)]
     except ValueError as problem:
         raise UserError(f"{file} is not a sample of this run ({problem}); remove the file to go on") from None
     return [prompt for prompt in prompts if prompt.probe not in REMOVED["probe"]]
 
 
-def _checked(number: int, content: bytes, probes: list[str]) -> SampledPrompt:
+def _checked(number: int, content: bytes, settings: RunSettings) -> SampledPrompt:
     try:
         prompt = decode_with(PROMPT, content)
     except ValueError as problem:
         raise ValueError(f"prompt {number}: {problem}") from None
-    probe, condition = upgrade(prompt.probe, prompt.condition)
+    probe, condition = upgrade(prompt.probe, prompt.condition, settings.relevant)
     prompt = structs.replace(prompt, probe=probe, condition=condition)
-    if prompt.probe not in probes:
+    if prompt.probe not in settings.probes:
         raise ValueError(f"prompt {number}: the run did not ask the probe {prompt.probe!r:.40}")
     if prompt.row > len(prompt.tokens):
         raise ValueError(f"prompt {number}: row {prompt.row} is not one of its {len(prompt.tokens)} tokens")

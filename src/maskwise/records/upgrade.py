@@ -1,10 +1,7 @@
-"""Lines, manifests and samples of earlier versions under today's names: probes that became one.
+"""Folders of earlier versions under today's names: probes that became one, and the number of relevant examples."""
 
-An earlier probe's conditions get the entries in ADDED, which tell them apart in the probe they are part of now, and its
-parameters those in PARAMETERS. A probe that several became asks what any of them asked: its lists hold all of theirs.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,83 +9,86 @@ from msgspec import UNSET, structs
 
 from maskwise.records.manifest import Manifest
 from maskwise.records.record import Condition
+from maskwise.support.errors import UserError
+from maskwise.support.removed import REMOVED
 from maskwise.support.typed import decode
 
-MERGED = {  # {earlier probe: today's}
-    "mask-attribution": "attribution",
-    "attention": "attribution",
-    "hotpotqa": "datasets",
-    "labelled-text": "datasets",
-    "unmasking": "steps",
-    "few-steps": "steps",
-    "question-position": "location",
-    "location-masks": "location",
-    "shots-masks": "mask-count",
+OLD = "maskwise at commit cc8a75cd reads it"
+PAPER_RELEVANT = 10  # conditions of these probes left it out until format 2
+FEW_SHOT = {
+    "location",
+    "mask-count",
+    "filler",
+    "context-length",
+    "steps",
+    "block-offset",
+    "select-tasks",
+    "mitigations",
+}
+
+# {earlier probe: (today's, entries that tell its conditions apart in there, its parameters as today's)}
+EARLIER: dict[str, tuple[str, Condition, Callable[..., dict[str, Any]]]] = {
+    "attribution": ("attribution", {"of": "examples"}, lambda **own: {"of": ["examples"], **own}),
+    "mask-attribution": ("attribution", {"of": "masks"}, lambda **own: {**own, "of": ["masks"]}),
+    "attention": ("attribution", {"of": "attention"}, lambda **own: {**own, "of": ["attention"]}),
+    "filler": ("filler", {"format": "A"}, dict),
+    "hotpotqa": ("datasets", {}, dict),
+    "labelled-text": ("datasets", {}, dict),
+    "unmasking": ("steps", {"steps": 40}, lambda steps=40, **own: {**own, "random": [steps], "confident": [steps]}),
+    "few-steps": ("steps", {"order": "random"}, lambda steps=(), **own: {**own, "random": steps, "confident": []}),
+    "location": (
+        *("location", {"question": "right", "masks": 0}),
+        lambda **own: {"places": ["right"], "mask_counts": [], **own},
+    ),
+    "question-position": ("location", {"masks": 0}, lambda **own: {"mask_counts": [], **own}),
+    "location-masks": ("location", {"question": "right"}, lambda **own: {"places": ["right"], **own}),
+    "shots-masks": ("mask-count", {}, lambda masks=(), **own: {**own, "mask_counts": [], "extra": masks}),
 }
 RENAMED = {"shots-masks": {"extra masks": "extra"}}  # entries of conditions
-ADDED: dict[str, Condition] = {
-    "attribution": {"of": "examples"},
-    "mask-attribution": {"of": "masks"},
-    "attention": {"of": "attention"},
-    "unmasking": {"steps": 40},
-    "few-steps": {"order": "random"},
-    "filler": {"format": "A"},
-    "location": {"question": "right", "masks": 0},
-    "question-position": {"masks": 0},
-    "location-masks": {"question": "right"},
-}
-Parameters = Mapping[str, Any]
-PARAMETERS: dict[str, Callable[[Parameters], Parameters]] = {
-    "attribution": lambda own: {"of": ["examples"], **own},
-    "mask-attribution": lambda own: {**own, "of": ["masks"]},
-    "attention": lambda own: {**own, "of": ["attention"]},
-    "unmasking": lambda own: (
-        without(own, "steps") | {"random": [own.get("steps", 40)], "confident": [own.get("steps", 40)]}
-    ),
-    "few-steps": lambda own: without(own, "steps") | {"random": own.get("steps", []), "confident": []},
-    "location": lambda own: {"places": ["right"], "mask_counts": [], **own},
-    "question-position": lambda own: {"mask_counts": [], **own},
-    "location-masks": lambda own: {"places": ["right"], **own},
-    "shots-masks": lambda own: {
-        "mask_counts": [],
-        "extra": own.get("masks", []),
-        **{name: own[name] for name in ("shots", "clouds") if name in own},
-    },
-}
+
+
+def upgrade(probe: str, condition: Condition, relevant: list[int] | int | None = None) -> tuple[str, Condition]:
+    """Today's probe and condition; what is today's stays as it is. relevant: of the settings, one number in 0.1."""
+    names = RENAMED.get(probe, {})
+    probe, added, _ = EARLIER.get(probe, (probe, {}, dict))
+    condition = {names.get(name, name): value for name, value in condition.items()}
+    condition = condition if added.keys() <= condition.keys() else {**added, **condition}
+    if probe in FEW_SHOT and not {"relevant", "shots"} & condition.keys():
+        condition["relevant"] = relevant if isinstance(relevant, int) else PAPER_RELEVANT
+    return probe, condition
 
 
 def with_todays_names(manifest: bytes) -> bytes:
     """A manifest as JSON: what was called points is called questions."""
     content = decode(manifest, dict[str, Any])
-    if "points" in content.get("settings", {}):
-        content["settings"]["questions"] = content["settings"].pop("points")
+    settings = content.get("settings")
+    if isinstance(settings, dict) and "points" in settings:
+        settings["questions"] = settings.pop("points")
     return msgspec.json.encode(content)
 
 
-def without(own: Parameters, name: str) -> dict[str, Any]:
-    return {key: value for key, value in own.items() if key != name}
-
-
-def upgrade(probe: str, condition: Condition) -> tuple[str, Condition]:
-    """Today's probe and condition; what is today's stays as it is."""
-    added, names = ADDED.get(probe, {}), RENAMED.get(probe, {})
-    condition = {names.get(name, name): value for name, value in condition.items()} if names else condition
-    return MERGED.get(probe, probe), condition if added.keys() <= condition.keys() else {**added, **condition}
-
-
-def upgraded(manifest: Manifest) -> Manifest:
-    """The manifest with today's probes and their parameters."""
-    settings, not_visible = manifest.settings, {} if manifest.not_visible is UNSET else manifest.not_visible
-    probes = list(dict.fromkeys(MERGED.get(name, name) for name in settings.probes))
+def upgraded(folder: Path, manifest: Manifest) -> Manifest:
+    """The manifest with today's probes and their parameters, and a note on those removed since, which stay in its list:
+    their answers are skipped. A probe that several became asks what any of them asked: its lists hold all of theirs."""
+    if manifest.model.kind == "served":
+        raise UserError(f"{folder} is a run of --endpoint, removed in 0.3; {OLD}")
+    today = {name: EARLIER[name][0] if name in EARLIER else name for name in manifest.settings.probes}
+    removed = ", ".join(name for name in today.values() if name in REMOVED["probe"])
+    if removed and all(name in REMOVED["probe"] for name in today.values()):
+        raise UserError(f"{folder} holds nothing but answers of probes removed in 0.3 ({removed}); {OLD}")
     parameters: dict[str, dict[str, Any]] = {}
-    for name, given in (settings.parameters or {}).items():
-        found = parameters.setdefault(MERGED.get(name, name), {})
-        for key, value in PARAMETERS.get(name, dict)(given).items():
+    for name, given in (manifest.settings.parameters or {}).items():
+        probe, _, as_todays = EARLIER.get(name, (name, {}, dict))
+        found = parameters.setdefault(probe, {})
+        for key, value in as_todays(**given).items():
             both = key in found and isinstance(value, list)
             found[key] = [*dict.fromkeys([*found[key], *value])] if both else found.get(key, value)
     seen: dict[str, list[int]] = {}
-    for name, counts in not_visible.items():
-        known = seen.setdefault(MERGED.get(name, name), [])
+    for name, counts in ({} if manifest.not_visible is UNSET else manifest.not_visible).items():
+        known = seen.setdefault(EARLIER[name][0] if name in EARLIER else name, [])
         known += [count for count in counts if count not in known]
-    settings = structs.replace(settings, probes=probes, parameters=parameters if settings.parameters else None)
-    return structs.replace(manifest, settings=settings, not_visible=seen or UNSET)
+    note = f"answers of {removed} are skipped: these probes were removed in 0.3; maskwise at commit cc8a75cd shows them"
+    probes = list(dict.fromkeys(today.values()))
+    settings = structs.replace(manifest.settings, probes=probes, parameters=parameters or None)
+    notes = [*manifest.notes, *[note] * bool(removed)]
+    return structs.replace(manifest, settings=settings, not_visible=seen or UNSET, notes=notes)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from maskwise.models.model import Model
 from maskwise.probes import PROBES
-from maskwise.probes.setup import PAPER_RELEVANT, Asker, Settings, Setup
+from maskwise.probes.setup import Asker, Settings, Setup
 from maskwise.probes.text import load_text
 from maskwise.records.manifest import Manifest, RunSettings
 from maskwise.runs.described_model import described_as
@@ -52,8 +52,7 @@ def asked_ids(
 
 
 def asked_so(row: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    named = {"relevant": PAPER_RELEVANT, **condition} if "relevant" in row else condition
-    return all(row.get(f"{name}_found", row.get(name)) == value for name, value in named.items())
+    return all(row.get(f"{name}_found", row.get(name)) == value for name, value in condition.items())
 
 
 def shipped_source(stored: str | None) -> WordSource:

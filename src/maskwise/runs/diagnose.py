@@ -24,16 +24,16 @@ from maskwise.probes.probe import Probe
 from maskwise.probes.questions import Questions, units_of_questions
 from maskwise.probes.setup import Asker, Item, Settings, Setup, Unit
 from maskwise.probes.text import load_text
-from maskwise.records.folder import gather, make_run_folder, read_run, start_run, write_manifest
-from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
-from maskwise.records.record import Key, key_of
+from maskwise.records.folder import gather, read_run, start_run, write_manifest
+from maskwise.records.manifest import FORMAT, Manifest, ModelDescription, RunSettings
+from maskwise.records.record import Key
 from maskwise.records.sample import SAMPLE, write_sample
 from maskwise.runs.run_sample import take_sample
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
 from maskwise.runs.settings import LONGEST_USUAL, check, fit_to_model, sized_to
 from maskwise.runs.workload import in_words, workload_of
 from maskwise.support.errors import UserError
-from maskwise.support.files import only_user_of
+from maskwise.support.files import make_folder, only_user_of
 from maskwise.support.processes import one_line_if_left_alone
 from maskwise.support.progress import LONG, Forecast, progress_bar
 from maskwise.support.randomness import LAW
@@ -181,12 +181,12 @@ def run_units(
     with one_line_if_left_alone(folder), ExitStack() as held:
         crew = join_crew()
         if crew.is_first:
-            make_run_folder(folder)
+            make_folder(folder)
             held.enter_context(only_user_of(folder))
             start_run(folder, manifest)
         crew.wait()
 
-        done = set(map(key_of, read_run(folder, record_fields(probes)).records))
+        done = read_run(folder, record_fields(probes)).answers.keys()
         crew.wait()  # before one of them writes
         try:
             ask_units(model, units, folder, crew, done, budget, confirm)
@@ -260,6 +260,7 @@ def new_manifest(setup: Setup, command: str | None, exact: bool = False) -> Mani
     own = {name: settings.parameters[name] for name in settings.probes if name in settings.parameters}
     stored = asdict(settings) | {"parameters": own}
     return Manifest(
+        format=FORMAT,
         model=described(model),
         settings=RunSettings(
             **json.loads(json.dumps(stored)),

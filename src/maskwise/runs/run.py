@@ -64,7 +64,7 @@ class Run(RunOnDisk):
 
     def __repr__(self) -> str:
         state = "" if self.manifest.complete else ", unfinished"
-        return f"Run({str(self.folder)!r}: {self.manifest.model.name}, {len(self.records)} records{state})"
+        return f"Run({str(self.folder)!r}: {self.manifest.model.name}, {len(self.answers)} records{state})"
 
     def __str__(self) -> str:
         return "\n".join(in_lines(self.screen))

@@ -11,7 +11,7 @@ from maskwise.models.model import Model
 from maskwise.probes.answers.gradients import embedding_gradients
 from maskwise.probes.answers.plain import DIGITS, answer_rows, pack
 from maskwise.probes.probe import Probe
-from maskwise.probes.setup import Item, Unit
+from maskwise.probes.setup import PAPER_RELEVANT, Item, Unit
 from maskwise.records.record import Key, Record, condition_text, key_of
 from maskwise.records.sample import MOST_PROMPTS, MOST_TOKENS, SampledPrompt
 from maskwise.tasks.prompts import Prompt
@@ -77,9 +77,10 @@ def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
 def both_ends(records: Sequence[Record]) -> list[Record]:
     """A question of the first screen's lead at its two ends: the first whose answer becomes wrong, else one that
     changes, else the first."""
-    asked = [
-        record for record in records if record.probe == "mask-count" and not {"shots", "relevant"} & {*record.condition}
-    ]
+    asked = [record for record in records if record.probe == "mask-count" and "shots" not in record.condition]
+    numbers = [record.condition["relevant"] for record in asked]
+    main = PAPER_RELEVANT if PAPER_RELEVANT in numbers else max(numbers, default=0)
+    asked = [record for record in asked if record.condition["relevant"] == main]
     near_and_far = not asked
     if near_and_far:
         asked = [record for record in records if record.probe == "contrast" and record.condition["examples"] != "none"]

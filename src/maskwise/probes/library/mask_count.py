@@ -26,7 +26,7 @@ from maskwise.probes import select_tasks
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_prompt, labels_of, tests_that_fit
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, Points, Questions, ended, few_shot, with_relevant
+from maskwise.probes.questions import Points, Questions, ended, few_shot, with_relevant
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
@@ -237,7 +237,7 @@ PROBE = Probe(
         ),
         Figure(by_task, "gain", "Gain from few to many shots", "Change from few to many masks", kind="scatter"),
     ],
-    condition=FEW_SHOT | dict.fromkeys(("masks", "shots", "extra"), Count | UnsetType),
+    condition=dict.fromkeys(("masks", "relevant", "shots", "extra"), Count | UnsetType),
     needs=frozenset({"masks"}),
     presets=("quick", "default", "full", "paper"),
     sizes={
