@@ -31,7 +31,7 @@ EARLIER: dict[str, tuple[str, Condition, Callable[..., dict[str, Any]]]] = {
     "attribution": ("attribution", {"of": "examples"}, lambda **own: {"of": ["examples"], **own}),
     "mask-attribution": ("attribution", {"of": "masks"}, lambda **own: {**own, "of": ["masks"]}),
     "attention": ("attribution", {"of": "attention"}, lambda **own: {**own, "of": ["attention"]}),
-    "filler": ("filler", {"format": "A"}, lambda **own: own),
+    "filler": ("filler", {"format": "A"}, lambda **own: {**own}),
     "hotpotqa": ("datasets", {}, dict),
     "labelled-text": ("datasets", {}, dict),
     "unmasking": ("steps", {"steps": 40}, lambda steps=40, **own: {**own, "random": [steps], "confident": [steps]}),
