@@ -34,8 +34,8 @@ Tables = Mapping[str, Table]  # by probe
 BLOCK = 1 << 20  # bytes of lines that become columns together
 TEXTS, COUNTS, OF_BLOCKS = ("task", "predicted", "answer"), ("point", "masks"), ("offset", "visible")
 NUMBERS = ("correct", "confidence", "entropy", "nll", "nll_allowed", "nll_choice", *OF_BLOCKS)
-DTYPES: dict[str, Any] = dict.fromkeys(("asked", *TEXTS), np.int32) | dict.fromkeys(COUNTS, np.int64)
-DTYPES |= dict.fromkeys(NUMBERS, float)
+COLUMNS = ("asked", "task", *COUNTS, "predicted", "answer", *NUMBERS)
+DTYPES = {"asked": np.int32} | dict.fromkeys(TEXTS, np.int32) | dict.fromkeys(COUNTS, np.int64)
 NAMES = {"masks": "masks_seen", "offset": "place_in_block", "visible": "masks_visible"}  # in tables
 QUESTION = ["asked", "task", "point"]
 
@@ -78,11 +78,11 @@ class Answers:
         self.conditions: list[Condition] = []  # by their code
         self.kinds: list[Any] = []  # what evidence is decoded as, by the same code
         self.texts: dict[str, int] = {}  # with their codes
-        self.columns, self.evidence = {name: bytearray() for name in DTYPES}, list[Any]()
+        self.columns, self.evidence = {name: bytearray() for name in COLUMNS}, list[Any]()
         with collection_paused():
             for file in files:
                 self._read(file)
-        found = {name: np.frombuffer(column, DTYPES[name]) for name, column in self.columns.items()}
+        found = {name: np.frombuffer(column, DTYPES.get(name, float)) for name, column in self.columns.items()}
         self.lines = pd.DataFrame(found | {"evidence": np.array(self.evidence, object)}, copy=False)
         gone = [code for (probe, _), code in self.asked.items() if probe in REMOVED["probe"]]
         if gone:
@@ -115,8 +115,8 @@ class Answers:
         for name in TEXTS:
             values[name] = [texts.setdefault(text, len(texts)) for text in map(attrgetter(name), lines)]
         values |= {name: [*map(attrgetter(name), lines)] for name in (*COUNTS, *NUMBERS)}
-        for name, kind in DTYPES.items():
-            self.columns[name] += np.array(values[name], kind).tobytes()
+        for name, listed in values.items():
+            self.columns[name] += np.array(listed, DTYPES.get(name, float)).tobytes()
 
     def _new_code(self, number: int, model: str, probe: str, written: bytes) -> int:
         """The code of a probe and a condition, which are checked as they are called today."""
@@ -184,9 +184,9 @@ class Answers:
         texts = pd.Series([*self.texts]).array
         codes, places = np.unique(own.asked, return_inverse=True)
         conditions, evidence = [self.conditions[code] for code in codes], own.evidence.tolist()
-        found = {"probe": pd.Categorical.from_codes(np.zeros(len(own), np.int8), [probe])}
-        found |= {name: texts.take(own[name]) for name in TEXTS}
-        found |= {NAMES.get(name, name): own[name].array for name in (*COUNTS, *NUMBERS)}
+        found: dict[str, Any] = {"probe": pd.Categorical.from_codes(np.zeros(len(own), np.int8), [probe])}
+        for name in COLUMNS[1:]:
+            found[NAMES.get(name, name)] = texts.take(own[name]) if name in TEXTS else own[name].array
         for name in dict.fromkeys(name for condition in conditions for name in condition):
             values = pd.Series([condition.get(name) for condition in conditions]).array
             found[f"{name}_found" if name in found else name] = values.take(places)
@@ -198,8 +198,8 @@ class Answers:
     def records(self) -> list[Record]:
         """In the order of the files."""
         texts, probes, found = [*self.texts], [probe for probe, _ in self.asked], []
-        for row in zip(*(self.lines[name].tolist() for name in DTYPES), strict=True):
-            held = {name: value for name, value in zip(DTYPES, row, strict=True) if value == value}  # is not nan
+        for row in zip(*(self.lines[name].tolist() for name in self.lines), strict=True):
+            held = {name: value for name, value in zip(self.lines, row, strict=True) if value == value}  # not nan
             held |= {name: texts[held[name]] for name in TEXTS} | {"correct": bool(held["correct"])}
             held |= {name: int(held[name]) for name in OF_BLOCKS if name in held}
             held["evidence"], code = msgspec.to_builtins(held["evidence"]), held.pop("asked")

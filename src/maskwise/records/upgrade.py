@@ -15,23 +15,15 @@ from maskwise.support.typed import decode
 
 OLD = "maskwise at commit cc8a75cd reads it"
 PAPER_RELEVANT = 10  # conditions of these probes left it out until format 2
-FEW_SHOT = {
-    "location",
-    "mask-count",
-    "filler",
-    "context-length",
-    "steps",
-    "block-offset",
-    "select-tasks",
-    "mitigations",
-}
+FEW_SHOT = {"location", "mask-count", "filler", "context-length", "steps", "block-offset", "select-tasks"}
 
+SAME: Callable[..., dict[str, Any]] = dict
 # {earlier probe: (today's, entries that tell its conditions apart in there, its parameters as today's)}
 EARLIER: dict[str, tuple[str, Condition, Callable[..., dict[str, Any]]]] = {
     "attribution": ("attribution", {"of": "examples"}, lambda **own: {"of": ["examples"], **own}),
     "mask-attribution": ("attribution", {"of": "masks"}, lambda **own: {**own, "of": ["masks"]}),
     "attention": ("attribution", {"of": "attention"}, lambda **own: {**own, "of": ["attention"]}),
-    "filler": ("filler", {"format": "A"}, lambda **own: {**own}),
+    "filler": ("filler", {"format": "A"}, SAME),
     "hotpotqa": ("datasets", {}, dict),
     "labelled-text": ("datasets", {}, dict),
     "unmasking": ("steps", {"steps": 40}, lambda steps=40, **own: {**own, "random": [steps], "confident": [steps]}),
@@ -44,6 +36,7 @@ EARLIER: dict[str, tuple[str, Condition, Callable[..., dict[str, Any]]]] = {
     "location-masks": ("location", {"question": "right"}, lambda **own: {"places": ["right"], **own}),
     "shots-masks": ("mask-count", {}, lambda masks=(), **own: {**own, "mask_counts": [], "extra": masks}),
 }
+MERGED = {name: today for name, (today, _, _) in EARLIER.items() if name != today}
 RENAMED = {"shots-masks": {"extra masks": "extra"}}  # entries of conditions
 
 
@@ -72,9 +65,9 @@ def upgraded(folder: Path, manifest: Manifest) -> Manifest:
     their answers are skipped. A probe that several became asks what any of them asked: its lists hold all of theirs."""
     if manifest.model.kind == "served":
         raise UserError(f"{folder} is a run of --endpoint, removed in 0.3; {OLD}")
-    today = {name: EARLIER[name][0] if name in EARLIER else name for name in manifest.settings.probes}
-    removed = ", ".join(name for name in today.values() if name in REMOVED["probe"])
-    if removed and all(name in REMOVED["probe"] for name in today.values()):
+    probes = list(dict.fromkeys(MERGED.get(name, name) for name in manifest.settings.probes))
+    removed = ", ".join(name for name in probes if name in REMOVED["probe"])
+    if removed and all(name in REMOVED["probe"] for name in probes):
         raise UserError(f"{folder} holds nothing but answers of probes removed in 0.3 ({removed}); {OLD}")
     parameters: dict[str, dict[str, Any]] = {}
     for name, given in (manifest.settings.parameters or {}).items():
@@ -85,10 +78,9 @@ def upgraded(folder: Path, manifest: Manifest) -> Manifest:
             found[key] = [*dict.fromkeys([*found[key], *value])] if both else found.get(key, value)
     seen: dict[str, list[int]] = {}
     for name, counts in ({} if manifest.not_visible is UNSET else manifest.not_visible).items():
-        known = seen.setdefault(EARLIER[name][0] if name in EARLIER else name, [])
+        known = seen.setdefault(MERGED.get(name, name), [])
         known += [count for count in counts if count not in known]
     note = f"answers of {removed} are skipped: these probes were removed in 0.3; maskwise at commit cc8a75cd shows them"
-    probes = list(dict.fromkeys(today.values()))
     settings = structs.replace(manifest.settings, probes=probes, parameters=parameters or None)
     notes = [*manifest.notes, *[note] * bool(removed)]
     return structs.replace(manifest, settings=settings, not_visible=seen or UNSET, notes=notes)
