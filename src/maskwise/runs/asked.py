@@ -39,7 +39,7 @@ def asked_ids(
     for name, (now, why) in given.items():
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
-    point = int(row["point"])  # of numpy, which seeds do not take
+    point = int(row["point"])
     settings, described = settings_of(stored, point), cast(Model, described_as(manifest.model, tokenizer))
     asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(described, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
@@ -48,7 +48,7 @@ def asked_ids(
             for item in unit.items([point], set()):
                 if item.key[:2] == (row["probe"], row["task"]) and asked_so(row, item.condition):
                     return item.prompt.ids
-    question = f"{row['probe']}, {row['task']}, point {point}"
+    question = f"{row['probe']}, {row['task']}, point {row['point']}"
     raise UserError(f"this run asked no such question ({question}): give a row of one of its tables")
 
 
