@@ -1,11 +1,14 @@
-"""Records, manifests and entries from the few fields that a test is about."""
+"""Records and manifests from the few fields that a test is about."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from maskwise.probes.section import Entry, Summary
-from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
+from maskwise.records.folder import append, record_files
+from maskwise.records.manifest import FORMAT, Manifest, ModelDescription, RunSettings
 from maskwise.records.record import Record
+from maskwise.records.table import Answers, Table
 
 PLAIN = {"model": "m", "probe": "p", "task": "t", "point": 0, "condition": {}, "masks": 2, "predicted": "A",
          "answer": "A", "correct": True}  # fmt: skip
@@ -32,6 +35,7 @@ def manifest(complete: bool = True, model: Mapping[str, Any] = {}, **settings: A
     }
     asked = {"preset": "quick", "probes": ["p"], "tasks": ["t"], "questions": 3, "seed": 0, "chat": False}
     return Manifest(
+        format=FORMAT,
         model=ModelDescription(**(described | model)),
         settings=RunSettings(**(asked | settings)),
         versions={},
@@ -40,13 +44,10 @@ def manifest(complete: bool = True, model: Mapping[str, Any] = {}, **settings: A
     )
 
 
-def entry(**fields: Any) -> Entry:
-    plain = {"condition": {}, "masks": 2, "n": 1, "accuracy": None, "low": None, "high": None}
-    own = {name: value for name, value in fields.items() if name in Entry.__struct_fields__}
-    return Entry(**(plain | own)).changed(**fields)
-
-
-def summary(scores: Mapping[str, Any] = {}, probes: Mapping[str, list[Entry]] = {}, **extras: Any) -> Summary:
-    """`extras`: what single probes add to it."""
-    settings = manifest().settings
-    return Summary(model="m", out="run", settings=settings, scores=dict(scores), probes=dict(probes), extras=extras)
+def table_of(listed: Sequence[Record]) -> Table:
+    """The table of records of one probe, as a run that wrote them is read."""
+    model, probe = listed[0].model, listed[0].probe
+    with TemporaryDirectory() as place:
+        append(Path(place), 0, listed)
+        answers = Answers(record_files(Path(place)), manifest(model={"name": model}, probes=[probe]), {})
+    return answers.tables()[probe]

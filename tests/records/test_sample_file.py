@@ -17,7 +17,7 @@ PROMPT: dict[str, Any] = {
     "probe": "mask-count",
     "task": "animal-smallest",
     "point": 0,
-    "condition": {"masks": 2},
+    "condition": {"masks": 2, "relevant": 10},
     "answer": "A",
     "correct": True,
     "tokens": ["Answer", ":[", "<mask>", "<mask>"],

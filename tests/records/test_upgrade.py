@@ -7,7 +7,8 @@ import pytest
 from helpers.records import manifest, record
 from maskwise.probes import PROBES, record_fields
 from maskwise.records.folder import append, read_manifest, read_run, write_manifest
-from maskwise.records.upgrade import ADDED, MERGED, upgrade
+from maskwise.records.record import key_of, make_key
+from maskwise.records.upgrade import EARLIER, MERGED, upgrade
 from maskwise.runs.settings import chosen_settings
 from maskwise.support.errors import UserError
 from maskwise.support.typed import json_object
@@ -57,10 +58,47 @@ def test_what_is_todays_stays_as_it_is(old):
     found = read_manifest(old)
     write_manifest(old, found)
     assert read_manifest(old) == found
-    for probe, added in ADDED.items():
-        known = {"a": 1} | {"question-position": {"question": "left"}, "location-masks": {"masks": 2}}.get(probe, {})
+    for probe, (name, added, _) in EARLIER.items():
+        known = {"a": 1, "relevant": 3}
+        known |= {"question-position": {"question": "left"}, "location-masks": {"masks": 2}}.get(probe, {})
         today = upgrade(probe, known)
-        assert today == (MERGED.get(probe, probe), {**added, **known}) and upgrade(*today) == today
+        assert today == (name, {**added, **known}) and upgrade(*today) == today
+
+
+@pytest.mark.parametrize(
+    ("probe", "condition", "of_settings", "named"),
+    [
+        ("mask-count", {"masks": 2}, [1, 10], 10),  # lines of 0.2 left the paper's number out
+        ("mask-count", {"masks": 2, "relevant": 1}, [1, 10], 1),
+        ("few-steps", {"steps": 2, "masks": 2}, None, 10),
+        ("mask-count", {"masks": 2}, 3, 3),  # the one number of a run of 0.1
+        ("shots-masks", {"shots": 5, "extra masks": 1}, [10], None),
+        ("recall", {"masks": 2}, [10], None),
+    ],
+)
+def test_conditions_name_the_number_of_relevant_examples(probe, condition, of_settings, named):
+    name, found = upgrade(probe, condition, of_settings)
+    assert found.get("relevant") == named
+    assert upgrade(name, found, of_settings) == (name, found)
+    assert "relevant" in condition or condition.get("relevant") is None  # what was given stays as it was
+
+
+def test_the_keys_of_an_old_run_are_those_of_today(tmp_path):
+    lines = [
+        record(probe="mask-count", point=1, condition={"masks": 2}),
+        record(probe="mask-count", point=1, condition={"masks": 2, "relevant": 1}),
+        record(probe="location-masks", condition={"location": 0, "masks": 2}),
+    ]
+    write_manifest(tmp_path, json_object(manifest(probes=["mask-count", "location-masks"])))
+    append(tmp_path, 0, lines)
+    run = read_run(tmp_path, record_fields())
+    at = {"question": "right", "location": 0, "masks": 2, "relevant": 10}
+    assert run.answers.keys() == {
+        make_key("mask-count", "t", 1, {"masks": 2, "relevant": 10}),
+        make_key("mask-count", "t", 1, {"masks": 2, "relevant": 1}),
+        make_key("location", "t", 0, at),
+    } == set(map(key_of, run.records))  # fmt: skip
+    assert run.tables["mask-count"].relevant.tolist() == [10, 1]
 
 
 def test_probes_of_places_and_of_steps_keep_all_their_records(tmp_path):
@@ -84,7 +122,7 @@ def test_probes_of_places_and_of_steps_keep_all_their_records(tmp_path):
     write_manifest(tmp_path, json_object(manifest(probes=[*parameters], parameters=parameters)))
     append(tmp_path, 0, lines)
     run = read_run(tmp_path, record_fields())
-    at = {"question": "right", "location": 10, "masks": 0}
+    at = {"question": "right", "location": 10, "masks": 0, "relevant": 10}
     assert [(one.probe, one.condition) for one in run.records] == [
         ("location", at),
         ("location", at | {"question": "left"}),

@@ -39,12 +39,13 @@ def asked_ids(
     for name, (now, why) in given.items():
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
-    settings, described = settings_of(stored, row["point"]), cast(Model, described_as(manifest.model, tokenizer))
+    point = int(row["point"])
+    settings, described = settings_of(stored, point), cast(Model, described_as(manifest.model, tokenizer))
     asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(described, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == row["probe"]]):
-        if row["point"] in unit.points:
-            for item in unit.items([row["point"]], set()):
+        if point in unit.points:
+            for item in unit.items([point], set()):
                 if item.key[:2] == (row["probe"], row["task"]) and asked_so(row, item.condition):
                     return item.prompt.ids
     question = f"{row['probe']}, {row['task']}, point {row['point']}"

@@ -42,6 +42,7 @@ REMOVED: dict[str, dict[str, str]] = {
         "question-position": "location measures it",
         "room": "the accuracy at the baseline says whether a task can show a loss; --select-tasks with --paper",
         "self-correction": "confidence says how often a token of that probability is right",
+        "shots-masks": "mask-count measures it",
         "unmasking": "steps measures it",
         "unfamiliar": "--words unfamiliar-1",
     },
