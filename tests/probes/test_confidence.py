@@ -4,6 +4,7 @@ import re
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -17,7 +18,7 @@ from maskwise.probes.known_tokens import (
     KnownSequence,
     known_prompt,
     of_able_sources,
-    source_skills,
+    source_checks,
 )
 from maskwise.probes.library.confidence import (
     HELD,
@@ -36,8 +37,6 @@ from maskwise.probes.library.confidence import (
 from maskwise.probes.library.trajectory import advice as advise_steps
 from maskwise.probes.library.trajectory import along, looked, lost_and_gained, stands
 from maskwise.probes.library.trajectory import metrics as measure_looks
-from maskwise.records.record import Record
-from maskwise.records.table import table_of
 from maskwise.scoring.estimates import POINTS, Estimate
 from maskwise.scoring.power import smallest_detectable
 from maskwise.scoring.reliability import FEWEST, TEMPERATURES
@@ -62,23 +61,23 @@ def lines(count, seed=0):
     return [known_prompt(one, MASK) for one in known]
 
 
-def records_of(answers, condition):
-    return [
-        Record(model="", probe="", task="markov", point=point, condition=condition, masks=1, predicted="", answer="",
-               correct=answer.written.right, evidence=answer.evidence)
-        for point, answer in enumerate(answers)
-    ]  # fmt: skip
+def answered(task, rule, point, correct, evidence):
+    """A row of the table of confidence."""
+    own = {"nll_found" if name == "nll" else name: values for name, values in evidence.items()}
+    return {"task": task, "rule": rule, "point": point, "correct": float(correct), **own}
 
 
 @pytest.fixture(scope="module", params=[1.0, 2.0])
 def watched(request):
     model = oracle(lambda sequence: posterior(sequence, request.param), MASK + 1, MASK)
-    return request.param, records_of(watch_commits(model, lines(60), "random", 0), {"rule": "random"})
+    return request.param, watch_commits(model, lines(60), "random", 0)
 
 
 def test_exact_posteriors_are_calibrated_and_log_odds_times_two_give_temperature_two(watched):
-    power, records = watched
-    table = table_of(records, names_relevant=False)
+    power, answers = watched
+    table = pd.DataFrame(
+        answered("markov", "random", n, one.written.right, one.evidence) for n, one in enumerate(answers)
+    )
     for one in scored(table):
         gap, (_, error, _), temperature = gaps(one)[0], ranking(one), settings(one)[0]
         assert temperature.low < power < temperature.high
@@ -95,13 +94,13 @@ def test_exact_posteriors_are_calibrated_and_log_odds_times_two_give_temperature
 
 
 def test_commits_and_all_masked_positions_are_watched_with_the_share_still_masked(watched):
-    _, records = watched
-    for record in records[:5]:
-        evidence = record.evidence
+    _, answers = watched
+    for answer in answers[:5]:
+        evidence = answer.evidence
         assert evidence["share"] == [pytest.approx(left / 10) for left in range(10, 0, -1)]  # one token a step
         assert len(evidence["sure"]) == len(evidence["right"]) == 10
         assert [evidence["all_share"].count(level) for level in LEVELS] == [10, 7, 5, 2]
-        assert record.correct == all(evidence["right"])
+        assert answer.written.right == all(evidence["right"])
 
 
 @pytest.mark.parametrize(("rule", "changes"), [("low-confidence", False), ("random", False), ("remdm", True)])
@@ -137,13 +136,11 @@ def test_the_chance_is_that_of_random_order():
 
 def trajectories(*given):
     """The table of questions with these classes of the answer after each step; 0 is right."""
-    return table_of(
-        [
-            Record(model="", probe="trajectory", task="embedded", point=point, masks=8, predicted="", answer="",
-                   condition={"rule": "random", "tokens_per_step": 1}, correct=one[-1] == 0,
-                   evidence={"answers": one, "right": 0 if 0 in one else -1, "changed": 0})
-            for point, one in enumerate(given)
-        ], names_relevant=False)  # fmt: skip
+    plain = {"task": "embedded", "rule": "random", "tokens_per_step": 1, "changed": 0}
+    return pd.DataFrame(
+        plain | {"point": n, "correct": float(one[-1] == 0), "answers": one, "right": 0 if 0 in one else -1}
+        for n, one in enumerate(given)
+    )
 
 
 def test_an_order_that_destroys_answers_is_found_and_one_that_does_not_is_not():
@@ -190,19 +187,17 @@ def test_both_probes_are_run_by_full_and_by_name():
 
 
 def test_more_points_ask_more_questions_of_probes_that_are_named():
-    from maskwise.runs.settings import FULL, chosen_settings
+    from maskwise.runs.settings import chosen_settings
 
-    own = chosen_settings(probes="trajectory,contrast", questions=60).parameters
-    assert own["trajectory"]["questions"] == 60
-    assert chosen_settings(probes="trajectory", questions=240).parameters["trajectory"]["questions"] == 240
-    assert own["contrast"] == FULL.parameters["contrast"]  # its questions are counted per task
-    assert chosen_settings(probes="trajectory", questions=4).parameters == chosen_settings("full", points=60).parameters
+    asked = {n: chosen_settings(probes="trajectory", questions=n).parameters["trajectory"] for n in (4, 60, 240)}
+    assert (asked[60]["questions"], asked[240]["questions"]) == (60, 240)
+    assert asked[4] == chosen_settings(probes="trajectory").parameters["trajectory"]
 
 
 def test_known_sequences_hold_their_right_tokens(tmp_path):
     from helpers.tiny import tiny_llada
     from maskwise.probes.known_tokens import known_sequences
-    from maskwise.probes.probe import Asker, Setup
+    from maskwise.probes.setup import Asker, Setup
     from maskwise.probes.text import load_text
     from maskwise.runs.settings import QUICK
     from maskwise.tasks.words import load_words
@@ -234,7 +229,7 @@ def late_and_held(late, held):
 
 
 def test_a_threshold_is_advised_where_nine_of_ten_is_shown_and_late_commits_are_not_overconfident():
-    decode, compare = "--rule threshold --parameter tau=0.63", "threshold:tau=0.63"
+    decode, compare = "--rule threshold --parameter tau=0.63", "rule=threshold,tau=0.63"
     assert decode in advice(late_and_held(-0.1, 0.95)) and decode in advice(late_and_held(0.04, 0.95)[1:])
     for late, held in ((0.1, 0.95), (-0.1, 0.92)):  # overconfident late; not yet shown
         assert compare in advice(late_and_held(late, held)) and decode not in advice(late_and_held(late, held))
@@ -249,12 +244,12 @@ def answers_of_sources(right):
     nll = [0.0] * len(TEMPERATURES)
     looked = {"sure": [0.5], "right": [1], "share": [1.0], "nll": nll}
     found = looked | {f"all_{name}": values for name, values in looked.items()}
-    return table_of(
-        [
-            Record(model="", probe="confidence", task=source, point=point, condition={"rule": rule}, masks=1,
-                   predicted="", answer="", correct=point < count, evidence={} if rule == SKILL else found)
-            for source, count in right.items() for point in range(12) for rule in ("random", SKILL)
-        ], names_relevant=False)  # fmt: skip
+    return pd.DataFrame(
+        answered(source, rule, point, point < count, {} if rule == SKILL else found)
+        for source, count in right.items()
+        for point in range(12)
+        for rule in ("random", SKILL)
+    )
 
 
 def test_sources_that_the_model_cannot_do_on_other_sequences_are_left_out_and_listed():
@@ -273,7 +268,7 @@ def test_sources_that_the_model_cannot_do_on_other_sequences_are_left_out_and_li
 def test_a_model_that_can_do_no_source_is_scored_on_all():
     table = answers_of_sources({"embedded": 4, "markov": 2})
     assert set(of_able_sources(table).task) == {"embedded", "markov"}
-    assert not any(skill.shown for skill in source_skills(table).values())
+    assert not source_checks(table).able.any()
 
 
 def test_runs_without_the_check_pool_all_sources():

@@ -114,8 +114,8 @@ def as_strangers_wrote_them(runs: Sequence[RunOnDisk]) -> Iterator[None]:
 
 
 def refuse_empty(run: RunOnDisk) -> None:
-    if not run.tables:
-        raise UserError(f"{run.folder} holds no records yet; run maskwise diagnose --out {run.folder} first")
+    if not any(probe.name in run.tables for probe in PROBES):
+        raise UserError(f"{run.folder} holds no records of a probe yet; run maskwise diagnose --out {run.folder} first")
 
 
 # Names

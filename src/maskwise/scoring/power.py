@@ -4,8 +4,6 @@ The same question is asked under both conditions; d is the share of questions wh
 change D is shown with power 1 - b at level a where (Connor 1987, Biometrics 43, 207-211)
 
     D sqrt(n) = z(1 - a/2) sqrt(d) + z(1 - b) sqrt(d - D^2)
-
-d is not known before a run: 10 % or less in models that masks hardly change, about 30 % in the planted model.
 """
 
 import math
@@ -13,7 +11,6 @@ from statistics import NormalDist
 
 from maskwise.scoring.estimates import LEVEL
 
-DISCORDANCES = (0.1, 0.3)
 Z_LEVEL, Z_POWER = 1.959964, 0.841621  # quantiles .975 and .8 of the normal law
 
 

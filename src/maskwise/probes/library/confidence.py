@@ -197,7 +197,7 @@ def advice(found: Sequence[Estimate]) -> str | None:
     if tau.value is None:
         return f"commit one token per step: {tau.why}"
     if held.value is None or held.value < WANTED:
-        return "ask more questions (--points) before you use a threshold"
+        return "ask more questions (--questions) before you use a threshold"
     if held.verdict != "holds" or (late is not None and late.side > 0):
         settings = f"'rule=low-confidence rule=threshold,tau={tau.value:g}'"
         return f"compare tau={tau.value:g} on your questions before you use it: maskwise advise --settings {settings}"

@@ -182,7 +182,7 @@ def advice(found: Sequence[Estimate]) -> str | None:
     if all(one.high is not None and one.high < LITTLE for one in lost):
         return "decode to the end: the last steps destroy no more right answers than chance would"
     needed = max(questions_for(LITTLE, value, len(lost)) for value in changed)
-    asking = f"ask {needed} questions before you take fewer (--steps): --probes {NAME} --points {needed}"
+    asking = f"ask {needed} questions before you take fewer (--steps): --probes {NAME} --questions {needed}"
     return f"decode to the end: it is not shown that the last steps destroy none; {asking}"
 
 
