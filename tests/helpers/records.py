@@ -1,9 +1,8 @@
-"""Records, manifests and entries from the few fields that a test is about."""
+"""Records and manifests from the few fields that a test is about."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from maskwise.probes.section import Entry, Summary
 from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
 from maskwise.records.record import Record
 
@@ -38,15 +37,3 @@ def manifest(complete: bool = True, model: Mapping[str, Any] = {}, **settings: A
         complete=complete,
         notes=[],
     )
-
-
-def entry(**fields: Any) -> Entry:
-    plain = {"condition": {}, "masks": 2, "n": 1, "accuracy": None, "low": None, "high": None}
-    own = {name: value for name, value in fields.items() if name in Entry.__struct_fields__}
-    return Entry(**(plain | own)).changed(**fields)
-
-
-def summary(scores: Mapping[str, Any] = {}, probes: Mapping[str, list[Entry]] = {}, **extras: Any) -> Summary:
-    """`extras`: what single probes add to it."""
-    settings = manifest().settings
-    return Summary(model="m", out="run", settings=settings, scores=dict(scores), probes=dict(probes), extras=extras)

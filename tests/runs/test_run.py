@@ -12,7 +12,7 @@ from helpers.records import record as plain_record
 from helpers.report_runs import write_run
 from maskwise.probes import PROBES
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.setup import Asker, Setup
 from maskwise.probes.text import load_text
 from maskwise.records.manifest import Manifest
 from maskwise.runs.asked import asked_ids

@@ -20,7 +20,7 @@ from helpers.same_records import assert_same_records, sampled_again
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES
 from maskwise.probes.answers.plain import Answer, ask
-from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.setup import Asker, Setup
 from maskwise.probes.text import load_text
 from maskwise.records.folder import read_run
 from maskwise.records.record import Record

@@ -8,7 +8,6 @@ from outside_task import FRUIT, FRUIT_TASKS
 
 import maskwise as mw
 from helpers.known import SMALL, known_model
-from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.rules import TASKS, WordRule, tasks_of
 from maskwise.tasks.words import load_words
@@ -26,10 +25,9 @@ def test_it_is_asked_and_scored(tmp_path):
     assert names == ("fruit-smallest", "fruit-largest") and not set(names) & {task.name for task in TASKS}
     settings = replace(SMALL, probes=("mask-count", "location"), tasks=(TASKS[0].name, *names))
     folder = diagnose(known_model(find_fruit), settings, tmp_path / "run", tasks=FRUIT_TASKS)
-    (reading,) = read_all([folder])
-    records = reading.run.records
-    assert {record["task"] for record in records} == set(names)  # the other task cannot be named here
-    assert all(record["correct"] for record in records) and len(records) > 2 * SMALL.points
+    for table in mw.read_run(folder).tables.values():
+        assert set(table.task) == set(names)  # the other task cannot be named here
+        assert table.correct.all() and len(table) > 2 * SMALL.questions
 
 
 def test_mw_diagnose_asks_the_tasks_it_is_given(tmp_path):
