@@ -33,10 +33,10 @@ def test_it_is_asked_and_scored(tmp_path):
 def test_mw_diagnose_asks_the_tasks_it_is_given(tmp_path):
     given = {"preset": "quick", "questions": 1, "out": tmp_path / "run"}
     run = mw.diagnose(known_model(find_fruit), "mask-count", tasks=["animal-smallest", *FRUIT_TASKS], **given)
-    assert {record.task for record in run.records} == {"animal-smallest", "fruit-smallest", "fruit-largest"}
-    assert all(record.correct for record in run.records if record.task.startswith("fruit"))
-    fruit = next(record for record in run.records if record.task == "fruit-largest")
-    assert "Answer:[" in run.prompt(fruit)
+    table = run.table("mask-count")
+    assert set(table.task) == {"animal-smallest", "fruit-smallest", "fruit-largest"}
+    assert table[table.task.str.startswith("fruit")].correct.all()
+    assert "Answer:[" in run.prompt(table[table.task == "fruit-largest"].iloc[0])
 
 
 @pytest.mark.parametrize(
