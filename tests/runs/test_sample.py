@@ -28,7 +28,7 @@ def test_prompts_and_likelihoods_are_those_of_the_records(folder: Path) -> None:
     run = read_run(folder)
     records = {key_of(record): record for record in run.records}
     prompts = read_sample(folder, run.manifest)
-    value = Run(run.folder, run.manifest, run.records, Sources(small_model().tokenizer))
+    value = Run(run.folder, run.manifest, run.answers, Sources(small_model().tokenizer))
     assert {prompt["probe"] for prompt in prompts} == {"mask-count", "filler"}  # nelbo has no one answer
     for prompt in prompts[:4]:
         record = records[key_of(prompt)]
@@ -36,7 +36,8 @@ def test_prompts_and_likelihoods_are_those_of_the_records(folder: Path) -> None:
         assert prompt["top"][0][1] == pytest.approx(record["confidence"], abs=1e-5)
         assert prompt["probability"] == pytest.approx(math.exp(-record["nll"]), abs=1e-5)
         assert [chance for _, chance in prompt["top"]] == sorted((p for _, p in prompt["top"]), reverse=True)
-        assert "".join(prompt["tokens"]) == value.prompt(record)
+        row = {"probe": record.probe, "task": record.task, "point": record.point, **record.condition}
+        assert "".join(prompt["tokens"]) == value.prompt(row)
         assert prompt["tokens"][prompt["row"] :].count("<|mask|>") == record["masks"]
 
 
@@ -68,7 +69,7 @@ def test_a_run_that_is_taken_up_again_keeps_its_sample(folder: Path) -> None:
 
 def test_right_and_wrong_ones_of_the_outermost_conditions_come_first() -> None:
     records = [
-        plain_record(probe=probe, point=point, condition={"masks": masks}, correct=point == 1)
+        plain_record(probe=probe, point=point, condition={"masks": masks, "relevant": 1}, correct=point == 1)
         for probe in ("mask-count", "order")
         for masks in (2, 5, 20, 200)
         for point in range(2)
@@ -76,7 +77,7 @@ def test_right_and_wrong_ones_of_the_outermost_conditions_come_first() -> None:
     found = choose(records, ["mask-count"])
     asked = [(one["condition"]["masks"], one["correct"]) for one in found]
     assert asked == [(2, True), (200, True), (2, False), (200, False), (5, False), (20, False)]  # first the lead's ends
-    many = [record | {"condition": {"masks": masks}} for masks in range(100) for record in records]
+    many = [record | {"condition": {"masks": masks, "relevant": 1}} for masks in range(100) for record in records]
     found = choose(many, ["mask-count", "order"])
     assert len(found) == MOST_PROMPTS and sum(one["correct"] for one in found) >= MOST_PROMPTS // 3
     assert {one["probe"] for one in found[2:5]} == {"mask-count", "order"}

@@ -8,7 +8,6 @@ from outside_task import FRUIT, FRUIT_TASKS
 
 import maskwise as mw
 from helpers.known import SMALL, known_model
-from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.rules import TASKS, WordRule, tasks_of
 from maskwise.tasks.words import load_words
@@ -26,19 +25,18 @@ def test_it_is_asked_and_scored(tmp_path):
     assert names == ("fruit-smallest", "fruit-largest") and not set(names) & {task.name for task in TASKS}
     settings = replace(SMALL, probes=("mask-count", "location"), tasks=(TASKS[0].name, *names))
     folder = diagnose(known_model(find_fruit), settings, tmp_path / "run", tasks=FRUIT_TASKS)
-    (reading,) = read_all([folder])
-    records = reading.run.records
-    assert {record["task"] for record in records} == set(names)  # the other task cannot be named here
-    assert all(record["correct"] for record in records) and len(records) > 2 * SMALL.points
+    for table in mw.read_run(folder).tables.values():
+        assert set(table.task) == set(names)  # the other task cannot be named here
+        assert table.correct.all() and len(table) > 2 * SMALL.questions
 
 
 def test_mw_diagnose_asks_the_tasks_it_is_given(tmp_path):
     given = {"preset": "quick", "questions": 1, "out": tmp_path / "run"}
     run = mw.diagnose(known_model(find_fruit), "mask-count", tasks=["animal-smallest", *FRUIT_TASKS], **given)
-    assert {record.task for record in run.records} == {"animal-smallest", "fruit-smallest", "fruit-largest"}
-    assert all(record.correct for record in run.records if record.task.startswith("fruit"))
-    fruit = next(record for record in run.records if record.task == "fruit-largest")
-    assert "Answer:[" in run.prompt(fruit)
+    table = run.table("mask-count")
+    assert set(table.task) == {"animal-smallest", "fruit-smallest", "fruit-largest"}
+    assert table[table.task.str.startswith("fruit")].correct.all()
+    assert "Answer:[" in run.prompt(table[table.task == "fruit-largest"].iloc[0])
 
 
 @pytest.mark.parametrize(

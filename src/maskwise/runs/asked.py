@@ -44,16 +44,16 @@ def asked_ids(
     asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
     setup = Setup(described, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == row["probe"]]):
-        if point in unit.points:
-            for item in unit.items([point], set()):
-                if item.key[:2] == (row["probe"], row["task"]) and asked_so(row, item.condition):
-                    return item.prompt.ids
+        items = list(unit.items([point], set())) if point in unit.points else []
+        same = [one for one in items if one.key[:2] == (row["probe"], row["task"]) and asked_so(row, one.condition)]
+        if same:  # a condition may be part of another
+            return max(same, key=lambda one: len(one.condition)).prompt.ids
     question = f"{row['probe']}, {row['task']}, point {row['point']}"
     raise UserError(f"this run asked no such question ({question}): give a row of one of its tables")
 
 
 def asked_so(row: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    return all(row.get(f"{name}_found", row.get(name)) == value for name, value in condition.items())
+    return all(value in (row.get(name), row.get(f"{name}_found")) for name, value in condition.items())
 
 
 def shipped_source(stored: str | None) -> WordSource:

@@ -24,8 +24,6 @@ from maskwise.models.checkpoints.verify import code_from_elsewhere
 from maskwise.models.tokenizers import chat
 from maskwise.models.tokenizers.chat import render_chat
 from maskwise.models.tokenizers.tokenizer_limits import ends_in_time
-from maskwise.report.pages.page import write_page
-from maskwise.report.readings import read_all
 from maskwise.support.errors import UserError, UserNotice
 
 TURNS = [{"role": "user", "content": "Hello"}]
@@ -363,7 +361,7 @@ def test_links_in_the_folder_of_a_report_are_not_followed(tmp_path):
     run = write_run(tmp_path / "run")
     (run / "figures").symlink_to(tmp_path / "precious")
     with pytest.raises(UserError, match="is a link"):
-        write_page(read_all([run]), run)
+        mw.read_run(run).report()
     assert list((tmp_path / "precious").iterdir()) == []
 
 
