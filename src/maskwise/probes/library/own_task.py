@@ -37,7 +37,7 @@ from maskwise.tasks.datasets import is_checkable
 
 NAME = "own-task"
 ONE_PASS, DECODED = "one pass", "decoded"
-SAID = {ONE_PASS: "one pass with {} more masks", DECODED: "decoded on {} masks"}
+SAID = {ONE_PASS: "one pass with {} more masks", DECODED: "decoded on a canvas of {}"}
 MEASURES = {"correct": SHARE, "nats": NATS, "length": TOKENS, "empty": SHARE, "cut": SHARE}
 WORDS = ("accuracy", "nats of the answer", "tokens before the end token", "empty answers", "cut answers")
 
