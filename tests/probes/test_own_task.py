@@ -16,9 +16,10 @@ from maskwise.cli import app
 from maskwise.decoding.checks import end_tokens
 from maskwise.probes.answers.own_answers import read, write
 from maskwise.probes.checked import CheckedPrompt, CheckedQuestion
-from maskwise.probes.library.own_task import advice, metrics, own_table
+from maskwise.probes.library.own_task import PASSES, advice, metrics, own_table
 from maskwise.report.own_task_view import own_lines, own_view
 from maskwise.runs.diagnose import diagnose
+from maskwise.runs.run import Sources
 from maskwise.runs.settings import QUICK, chosen_settings, with_own_task
 from maskwise.tasks.checkable import EXACT
 from maskwise.tasks.datasets import read_own
@@ -47,12 +48,14 @@ def checked(prompt, answer, after=()):
 
 
 def random_model(make):
-    return make(tokenizer=shipped_tokenizer(), vocab=len(shipped_tokenizer()), window=2048)
+    tokenizer = shipped_tokenizer()
+    masked = {} if make is tiny_ar else {"mask_token_id": tokenizer.mask_token_id}
+    return make(tokenizer=tokenizer, vocab=len(tokenizer), window=2048, **masked)
 
 
 def writer(floods, questions=QUESTIONS):
-    """Writes the right answer and end tokens after it; the planted one, surer still, ends after two tokens where the
-    canvas is long."""
+    """Writes the right answer, if it knows the question, and end tokens; the planted one, surer still, ends after two
+    tokens where the canvas is long."""
     tokenizer = shipped_tokenizer()
     known = {checked(*pair).question.ids: checked(*pair).question.answer_ids for pair in questions.items()}
 
@@ -60,9 +63,9 @@ def writer(floods, questions=QUESTIONS):
         hidden = torch.zeros(batch.tokens, len(tokenizer))
         for start, end in pairwise(batch.offsets.tolist()):
             ids = tuple(batch.ids[start:end].tolist())
-            prompt = next(prompt for prompt in known if ids[: len(prompt)] == prompt)
+            prompt = next((prompt for prompt in known if ids[: len(prompt)] == prompt), ())
             room = len(ids) - len(prompt)
-            tokens = [*known[prompt], *[tokenizer.eos_token_id] * room][:room]
+            tokens = [*known.get(prompt, ()), *[tokenizer.eos_token_id] * room][:room]
             for place, token in enumerate(tokens):
                 hidden[start + len(prompt) + place, token] = 40.0
                 if floods and room >= MANY and place >= 2:
@@ -81,7 +84,7 @@ def runs(data, tmp_path_factory):
     return {one: mw.read_run(diagnose(writer(one), SMALL, home / str(one), data=data)) for one in (False, True)}
 
 
-@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
+@pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_sdar, tiny_fast_dllm, tiny_ar])
 def test_nats_are_those_of_one_plain_pass(make):
     model = random_model(make)
     asked = [checked(*pair, after=[model.mask_id] * more) for pair in QUESTIONS.items() for more in (0, 5)]
@@ -116,8 +119,10 @@ def test_what_is_decoded_is_what_generate_writes(make, data, tmp_path):
             assert (row.length, row.cut) == (length, length == canvas) and row.masks_seen == (
                 0 if model.causal else canvas
             )
-    first = table.iloc[0]
-    assert run.prompt(first).startswith("Say otter twice:")
+    run = replace(run, sources=Sources(model.tokenizer, data=data))
+    assert (
+        run.prompt(table[table.how == "decoded"].iloc[0]) == "Say otter twice:" + "<|mask|>" * (not model.causal) * 32
+    )
 
 
 def test_a_planted_flood_is_found_where_the_canvas_is_long(runs):
@@ -131,7 +136,8 @@ def test_a_planted_flood_is_found_where_the_canvas_is_long(runs):
     assert found["tokens before the end token, decoded on a canvas of 32"].value == sum(lengths) / 4
     nats = [found[f"nats of the answer, one pass with {masks} more masks"].value for masks in (0, 8, 40)]
     assert nats[0] == nats[1] == pytest.approx(0, abs=1e-3)
-    assert nats[2] == pytest.approx(10 * (sum(lengths) / 4 - 2), abs=1e-2)  # the end token is 10 nats likelier
+    flooded = [10 * (n - 2) for n in lengths if n + 40 >= MANY]  # the end token is 10 nats likelier
+    assert nats[2] == pytest.approx(sum(flooded) / 4, abs=1e-2) and flooded
     assert found["change of accuracy, one pass with 40 more masks instead of 0"].value == 0
     drawn = own_table(table, how="decoded").set_index(["measure", "masks"])
     assert drawn.change["correct", 64] == -1 and set(drawn.index.get_level_values("measure")) == {
@@ -150,8 +156,8 @@ def test_without_the_flood_every_canvas_gives_the_same_answers(runs):
 
 def test_cut_and_empty_answers():
     """An answer of more tokens than the canvas has, and a model that ends at once."""
-    long, nothing = ("Say otter often:", " otter" * 40), ("Say nothing:", "")
-    model, prompt = writer(False, dict([long, nothing])), checked(*long)
+    long = ("Say otter often:", " otter" * 20)
+    model, prompt = writer(False, dict([long])), checked(*long)
     tokens = len(prompt.question.answer_ids)
     assert 32 < tokens < 64
     for canvas, length in ((32, 32), (64, tokens)):
@@ -160,7 +166,7 @@ def test_cut_and_empty_answers():
         assert found.evidence == {"length": length, "empty": 0.0, "cut": float(cut)} and found.written.right == (
             not cut
         )
-    (found,) = write(model, [checked(*nothing[:1], "x")], 32, EXACT)
+    (found,) = write(model, [checked("Say nothing:", "x")], 32, EXACT)
     assert found.evidence == {"length": 0, "empty": 1.0, "cut": 0.0} and not found.written.right
 
 
@@ -172,12 +178,12 @@ def test_the_table_of_the_first_screen_has_the_numbers_of_the_estimates(runs):
         *(False, True, True, False, True)
     ]
     changed = found["change of accuracy, decoded on a canvas of 64 instead of 32"]
-    assert rows[-1]["change"] == changed.text(changed.value) + changed.brackets().removesuffix("")
+    assert rows[-1]["change"] == changed.text(changed.value) + changed.brackets()
     assert rows[-1]["said"] == "2 tokens, 0.0 % empty, 0.0 % cut" and own_view({}) == {} and own_lines({}) == []
     lines = own_lines(run.tables)
     assert len(lines) == 6 and all(row["right"] in line for row, line in zip(rows, lines[1:], strict=True))
     assert set(lines) <= set(str(run).splitlines())
-    assert f">{rows[-1]['said']}<" in run.report().read_text()
+    assert f">{rows[-1]['said']}<" in run._repr_html_()
 
 
 def test_a_run_with_a_users_questions_asks_own_task(data):
@@ -197,12 +203,6 @@ def test_what_does_not_fit_is_noted_and_embedded_questions_are_asked_without_dat
     model = writer(False, {})
     model.window = 400
     settings = with_parameters(ONLY, own_task={"masks": (0, 500), "canvases": (32, 1024), "questions": 2})
-    model.body = lambda net, batch, layout: (
-        torch.nn.functional.one_hot(
-            torch.full((batch.tokens,), model.tokenizer.eos_token_id), len(model.tokenizer)
-        ).float()
-        * 50
-    )
     run = mw.read_run(diagnose(model, settings, tmp_path))
     table = run.table("own-task")
     assert {*table.task} == {"embedded"} and {*zip(table.how, table.masks, strict=True)} == {
@@ -216,11 +216,12 @@ def test_what_does_not_fit_is_noted_and_embedded_questions_are_asked_without_dat
 def test_a_file_is_asked_from_the_command_line_and_a_broken_one_is_refused(tmp_path):
     file = tmp_path / "sums.jsonl"
     file.write_text(json.dumps({"question": "How many?", "answer": "So 3.\n#### 3"}) + "\n")
-    given = ["diagnose", "tiny-llada", "--quick", "--probes", "own-task", "--data", str(file), "--questions", "1"]
-    done = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "run"), "--json"])
-    assert done.exit_code == 0
-    table = mw.read_run(tmp_path / "run").table("own-task")
-    assert {*table.task} == {"sums"} and {*table.answer} == {"3"} and len(table) == 4
+    given = ["diagnose", "tiny-llada", "--quick", "--probes", "own-task", "--data", str(file), "--json"]
+    done = CliRunner().invoke(app, [*given, "--dry-run"])
+    found = json.loads(done.stdout)["tiny-llada"]
+    asked = checked("Question: How many?\nAnswer:", " 3").question
+    length, answer = len(asked.ids), len(asked.answer_ids)
+    assert found["prompts"] == 4 and found["tokens"] == 2 * (length + answer) + 64 + PASSES * (2 * length + 64 + 256)
     file.write_text(file.read_text() + '{"question": "How many?"}\n')
     done = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "other")])
     assert done.exit_code == 2 and "line 2" in done.stderr and not (tmp_path / "other").exists()

@@ -21,6 +21,7 @@ and its canvas is the most tokens that it may write. Both are asked in one pass 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,7 @@ from maskwise.tasks.datasets import is_checkable
 
 NAME = "own-task"
 ONE_PASS, DECODED = "one pass", "decoded"
+PASSES = 64  # expected: about three tokens a pass, and 200 before the end token
 SAID = {ONE_PASS: "one pass with {} more masks", DECODED: "decoded on a canvas of {}"}
 MEASURES = {"correct": SHARE, "nats": NATS, "length": TOKENS, "empty": SHARE, "cut": SHARE}
 WORDS = ("accuracy", "nats of the answer", "tokens before the end token", "empty answers", "cut answers")
@@ -58,10 +60,10 @@ def ask(
                 most = f"{asked.longest} tokens of {asked.name} leave no room for {max(counts)} masks, {how}"
                 setup.note(f"{NAME}: prompts of {most}: asked with {', '.join(map(str, fitting)) or 'none'}")
             for count in fitting:
-                answering = read if how == ONE_PASS else partial(write, canvas=count, check=asked.check)
-                condition, prompt = {"how": how, "masks": count}, partial(prompt_of, setup, asked)
-                cost = 1 if how == ONE_PASS else 4
-                yield Questions(source, [condition], prompt, asked.answer, answering, cost, one_pass=how == ONE_PASS)
+                prompt = partial(prompt_of, setup, asked)
+                one = Questions(source, [{"how": how, "masks": count}], prompt, asked.answer, read, one_pass=True)
+                writing = partial(write, canvas=count, check=asked.check)
+                yield one if how == ONE_PASS else replace(one, answering=writing, one_pass=False, cost=4, passes=PASSES)
 
 
 def prompt_of(setup: Setup, asked: AskedSet, point: int, condition: Mapping[str, Any]) -> CheckedPrompt:
