@@ -183,7 +183,7 @@ def test_the_table_of_the_first_screen_has_the_numbers_of_the_estimates(runs):
     lines = own_lines(run.tables)
     assert len(lines) == 6 and all(row["right"] in line for row, line in zip(rows, lines[1:], strict=True))
     assert set(lines) <= set(str(run).splitlines())
-    assert f">{rows[-1]['said']}<" in run._repr_html_()
+    assert f"&gt;{rows[-1]['said']}&lt;" in run._repr_html_()
 
 
 def test_a_run_with_a_users_questions_asks_own_task(data):
