@@ -5,16 +5,16 @@
     decoded       Q Q 1 2 1 _ _ _ _ _
 
 Asked are the questions given with --data (a file with prompt and answer, GSM8K's own file, a data set of the hub), else
-few-shot questions of the 16 tasks. In one pass every token of the right answer is masked, and 0, 64 and 256 masks
+a few-shot question of each task. In one pass every token of the right answer is masked, and 0, 64 and 256 masks
 follow: is the first token right, and what is the negative log-likelihood of the whole answer, summed over its tokens?
 Decoded: on canvases of 256 and 1024 masks, in blocks of 32, every token with a probability of .9 or more is committed
 (Wu et al., arXiv 2505.22618). Right is what the set's own rule says: the text itself, a pattern, or the last number.
 
-Level lines are what one would hope for: neither masks nor an answer's canvas say anything about the question. The
-finding is the change of accuracy on the longer canvas, for decoded text is what you will use; where nothing was
-decoded, that of the first token with the most masks. Instruction-tuned models are known to write end tokens early on
-long canvases (LLaDA-Instruct was given rules against them, arXiv 2502.09992): look at the tokens before the end token
-and at empty answers. Cut answers have no end token: they need a longer canvas.
+Level lines are what one would hope for: neither masks nor a canvas say anything about the question. The finding is the
+change of accuracy on the longer canvas, for decoded text is what you will use; where none was decoded, that of the
+first token with the most masks. Instruction-tuned models are known to write end tokens early on long canvases
+(LLaDA-Instruct was given rules against them, arXiv 2502.09992): look at the tokens before the end token and at empty
+answers. Cut answers have no end token: they need a longer canvas.
 
 A block diffusion model sees no masks after its block and decodes its own blocks; an autoregressive model has no masks,
 and its canvas is the most tokens that it may write. Both are asked in one pass with the answer's own length alone.
@@ -35,6 +35,7 @@ from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, SHARE, TOKENS, Estimate, answers, change, curve, mean, share, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.datasets import is_checkable
+from maskwise.tasks.rules import TASKS
 
 NAME = "own-task"
 ONE_PASS, DECODED = "one pass", "decoded"
@@ -52,7 +53,8 @@ def ask(
     model = setup.model
     setup.note(f"{NAME}: --relevant, --distractors, --tasks and --words play no part in its questions")
     more = masks if model.block is None and not model.causal else masks[:1]
-    for asked in asked_sets(setup, questions):
+    most = questions if any(map(is_checkable, setup.data.values())) else min(questions, len(TASKS))
+    for asked in asked_sets(setup, most):
         source, longest = Points(asked.name, range(len(asked.questions))), asked.longest + (model.block or 0)
         for how, counts, answer in ((ONE_PASS, more, asked.longest_answer), (DECODED, canvases, 0)):
             fitting = [count for count in counts if longest + answer + count <= model.window]
@@ -98,8 +100,7 @@ def own_table(table: Table, others: Tables | None = None, how: str | None = None
 
 
 def advice(found: Sequence[Estimate]) -> str | None:
-    worse = found[0].side < 0
-    return "decode on no more masks than an answer needs, or on a growing canvas (--canvas growing)" if worse else None
+    return "decode on as many masks as answers need, or with --canvas growing" if found[0].side < 0 else None
 
 
 drawn = partial(Figure, x="masks", y="", panel="measure", log=True)
