@@ -35,7 +35,6 @@ from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, SHARE, TOKENS, Estimate, answers, change, curve, mean, share, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.datasets import is_checkable
-from maskwise.tasks.rules import TASKS
 
 NAME = "own-task"
 ONE_PASS, DECODED = "one pass", "decoded"
@@ -53,14 +52,14 @@ def ask(
     model = setup.model
     setup.note(f"{NAME}: --relevant, --distractors, --tasks and --words play no part in its questions")
     more = masks if model.block is None and not model.causal else masks[:1]
-    most = questions if any(map(is_checkable, setup.data.values())) else min(questions, len(TASKS))
+    most = questions if any(map(is_checkable, setup.data.values())) else min(questions, 16)  # one of each task
     for asked in asked_sets(setup, most):
         source, longest = Points(asked.name, range(len(asked.questions))), asked.longest + (model.block or 0)
         for how, counts, answer in ((ONE_PASS, more, asked.longest_answer), (DECODED, canvases, 0)):
             fitting = [count for count in counts if longest + answer + count <= model.window]
             if len(fitting) < len(counts):
-                most = f"{asked.longest} tokens of {asked.name} leave no room for {max(counts)} masks, {how}"
-                setup.note(f"{NAME}: prompts of {most}: asked with {', '.join(map(str, fitting)) or 'none'}")
+                room = f"prompts of {asked.longest} tokens of {asked.name} leave no room for {max(counts)} masks, {how}"
+                setup.note(f"{NAME}: {room}: asked with {', '.join(map(str, fitting)) or 'none'}")
             for count in fitting:
                 prompt = partial(prompt_of, setup, asked)
                 one = Questions(source, [{"how": how, "masks": count}], prompt, asked.answer, read, one_pass=True)
