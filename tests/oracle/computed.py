@@ -18,6 +18,7 @@ from oracle.rows import REMOVED, Row, rows_of_run, short
 
 Rows = dict[str, Row]  # by old path
 FOLDERS = "computed/folders"
+ASKED_ANEW = ("generation-length", "likelihood-masks")  # own-task asks other questions: their answers are skipped
 RUNS = ("tiny-llada", "tiny-llada-more", "tiny-llada+distracted", "tiny-dream", "tiny-qwen", "random-llada2",
         "removed-probes")  # fmt: skip
 
@@ -219,11 +220,10 @@ def json_of(content: Any) -> Any:
 
 
 def prompts() -> dict[str, str]:
-    """The text that was asked for four records of each probe, and for two questions of GSM8K."""
+    """The text that was asked for four records of each probe."""
     from maskwise.runs.run import Sources
 
-    data = dict(folders.read_datasets())
-    gsm8k = {"gsm8k": data.pop("gsm8k")}
+    data = {name: found for name, found in folders.read_datasets() if name != "gsm8k"}
     texts = {}
     for name in ("tiny-llada", "tiny-dream", "tiny-qwen"):
         run = replace(run_of(name), sources=Sources(data=data))
@@ -231,10 +231,6 @@ def prompts() -> dict[str, str]:
         for stored_name in (one for one in stored.read("computed/prompts") if one.startswith(f"{name}/")):
             if (of_today := today(stored_name)) in known:
                 texts[stored_name] = run.prompt(known[of_today])
-    run = replace(run_of("tiny-llada"), sources=Sources(data=gsm8k))
-    for record in (record for record in run.records if record.probe == "likelihood-masks" and record.point < 2):
-        asked = record.changed(task="gsm8k")
-        texts[name_of("tiny-llada", asked)] = run.prompt(asked)
     return texts
 
 
@@ -257,11 +253,15 @@ def of_today(name: str, value: Any) -> Any:
     """A stored value with merged probes under today's names, where its keys name them."""
     from maskwise.records.upgrade import MERGED
 
+    if name == "computed/prompts":
+        return {path: text for path, text in value.items() if path.split("/")[1] not in ASKED_ANEW}
     if name == "computed/published":
         return {"/".join(MERGED_NAMES.get(part, part) for part in path.split("/")): row for path, row in value.items()}
     if isinstance(value, dict) and "records" in value:
         counts: dict[str, int] = {}
         for probe, count in value["records"].items():
+            if probe in ASKED_ANEW:
+                continue
             twice = count // 2 if probe == "question-position" else 0  # half of it was asked by location too
             counts[MERGED.get(probe, probe)] = counts.get(MERGED.get(probe, probe), 0) + count - twice
         return value | {"records": counts}

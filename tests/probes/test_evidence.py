@@ -58,8 +58,7 @@ LITTLE = with_parameters(
         "shares": (0.0, 0.2),
     },
     datasets={"shares": SHARES, "shots": 2},
-    generation_length={"canvases": (8, 16), "blocks": (8,), "questions": 2},
-    likelihood_masks={"mask_counts": (0, 8), "samples": 2, "questions": 2},
+    own_task={"masks": (0, 4), "canvases": (32,), "questions": 1},
     nelbo={"draws": 3},
     templates={"tasks": 1, "points": 2, "mask_counts": (2, 8), "contrast_tasks": 1, "contrast_questions": 1},
 )

@@ -7,7 +7,7 @@ import pytest
 from maskwise.decoding.prompt_files import read_prompts, read_requests
 from maskwise.support.errors import UserError
 from maskwise.tasks.columns import MESSAGES, PAIRS, TEXT, Conversation, TextPair, read_row
-from maskwise.tasks.datasets import read_dataset
+from maskwise.tasks.datasets import read_dataset, read_own
 from maskwise.tasks.tables import located_rows
 from maskwise.training.data.documents import read_documents
 from maskwise.training.data.pairs import read_pairs
@@ -78,7 +78,7 @@ def test_every_command_reads_tables_and_arrays(tmp_path):
         assert [request.content for request in read_requests(tmp_path / name)] == expected
         assert read_prompts(tmp_path / name) == ["a0", "a1", "a2"]
         if name != "rows.jsonl":
-            asked = read_dataset("prompts", tmp_path / name)
+            asked = read_own(str(tmp_path / name))
             assert [(one.asked, one.label) for one in asked.tests] == [(f"a{n}", f"b{n}") for n in range(3)]
 
 
@@ -114,4 +114,4 @@ def test_labels_are_named_once(tmp_path):
     turns = {"messages": [{"role": "system", "content": "s"}, USER, ASSISTANT]}
     file.write_text(json.dumps(turns) + "\n")
     with pytest.raises(UserError, match="messages must be one turn of the user's"):
-        read_dataset("prompts", file)
+        read_own(str(file))

@@ -79,8 +79,8 @@ def diagnose(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="Your own questions: a file with prompt and answer, or a data set of the hub; NAME=PATH of a "
-            "set of the paper, such as hotpotqa; repeatable."
+            help="Your own questions: a file with prompt and answer, or a hub name; NAME=PATH of a set of the paper. "
+            "Repeatable."
         ),
     ] = None,
     templates: Annotated[

@@ -26,7 +26,7 @@ class CheckedQuestion:
 class CheckedPrompt(Prompt):
     """A prompt and the question that it asks."""
 
-    question: CheckedQuestion | None = None
+    question: CheckedQuestion = CheckedQuestion((), (), "")
 
 
 @dataclass(frozen=True)

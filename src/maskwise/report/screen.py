@@ -14,12 +14,14 @@ from maskwise.models.families import FAMILIES
 from maskwise.probes import PROBES, select_tasks
 from maskwise.probes.library.contrast import BY
 from maskwise.probes.library.mask_count import few_shots
+from maskwise.probes.library.own_task import NAME as OWN_TASK
 from maskwise.probes.probe import measured, of_relevant, relevant_numbers
 from maskwise.probes.published import published
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.manifest import Manifest
 from maskwise.records.sample import SampledPrompt, read_sample
 from maskwise.records.table import Table, Tables
+from maskwise.report.own_task_view import own_lines
 from maskwise.report.prompts import environment
 from maskwise.scoring import verdicts as rule
 from maskwise.scoring.estimates import POINTS, Estimate, answers, change, mean, of_questions, share, wide
@@ -216,7 +218,8 @@ def finding_of(found: Screen) -> str:
 
 def _advice(found: Screen) -> Iterator[tuple[str, str]]:
     lead, name, model = found.verdicts[found.lead], found.name, found.manifest.model
-    own = (f"maskwise diagnose {name} --data FILE", "asks your own questions, in one pass and decoded")
+    own = [(f"maskwise diagnose {name} --data FILE", "asks your own questions, in one pass and decoded")]
+    own = [] if OWN_TASK in found.tables else own
     if model.tuned and found.lead == "masks":
         yield f"maskwise compare {shlex.quote(model.tuned)} {name}", "shows what tuning changed"
     if lead.why == GUESSING:
@@ -237,7 +240,7 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
             count = found.rows["masks"].shown[1]
             why = f"shows the model few masks at a time; {count} of them change its accuracy by {cost}"
             yield f"maskwise generate {name} --canvas growing", why
-        yield own
+        yield from own
         can_tune = model.mask_id is not None and not model.block and not model.tuned
         if can_tune and lead.why != rule.ANY_TEXT:
             why = f"trains it to answer alike however many masks follow; then: maskwise compare {name} TUNED"
@@ -245,7 +248,7 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
         return
     if found.verdicts.get("distance", Verdict("")).word == LOSS:
         yield "", "What decides belongs next to the question: an example far from it is used less."
-    yield own
+    yield from own
 
 
 def _rows(tables: Tables) -> Iterator[tuple[str, Row]]:
@@ -323,6 +326,7 @@ def in_lines(found: Screen, width: int | None = None) -> list[str]:
         asked = f"{wrong + right + same:,} questions, {found.tasks} tasks, guessing {CHANCE:.0%}"
         lines.append(f"{asked}. {wrong} answers became wrong, {right} right, {same} did not change.")
     lines += [f" {line}" for line in _example_lines(found)]
+    lines += own_lines(found.tables)
     lines += [f"do: {command}{'  # ' if command else ''}{why}" for command, why in found.advice]
     return lines
 

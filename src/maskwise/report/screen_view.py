@@ -10,7 +10,8 @@ from maskwise.probes.probe import Figure
 from maskwise.records.sample import SampledPrompt
 from maskwise.records.table import Table
 from maskwise.report import chart
-from maskwise.report.screen import Row, Screen, end_of, letters_of
+from maskwise.report.own_task_view import own_view
+from maskwise.report.screen import OWN_TASK, Row, Screen, end_of, letters_of
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate
 from maskwise.scoring.verdicts import GAIN, LOSS
 
@@ -33,6 +34,7 @@ def screen_view(screens: Sequence[Screen]) -> dict[str, Any]:
         "screens": shown,
         "rows": [list(_lines(screens, key, axis)) for key in ("masks", "stops", "distance")],
         "ticks": [(100 * (at - axis[0]) / (axis[1] - axis[0]), chart.minus(f"{100 * at:.0f}")) for at in _ticks(axis)],
+        "own": [(one.label, own_view(one.tables)) for one in screens if OWN_TASK in one.tables],
         "together": [_together(one) for one in screens if one.together is not None],
         "advice": [(one.label, [(command, chart.minus(why)) for command, why in one.advice]) for one in shown],
         "figure": _figure(shown),

@@ -5,22 +5,23 @@
     decoded       Q Q 1 2 1 _ _ _ _ _
 
 Asked are the questions given with --data (a file with prompt and answer, GSM8K's own file, a data set of the hub), else
-few-shot questions of the 16 tasks. In one pass every token of the right answer is masked, and 0, 64 and 256 masks
+a few-shot question of each task. In one pass every token of the right answer is masked, and 0, 64 and 256 masks
 follow: is the first token right, and what is the negative log-likelihood of the whole answer, summed over its tokens?
 Decoded: on canvases of 256 and 1024 masks, in blocks of 32, every token with a probability of .9 or more is committed
 (Wu et al., arXiv 2505.22618). Right is what the set's own rule says: the text itself, a pattern, or the last number.
 
-Level lines are what one would hope for: neither masks nor an answer's canvas say anything about the question. The
-finding is the change of accuracy on the longer canvas, for decoded text is what you will use; where nothing was
-decoded, that of the first token with the most masks. Instruction-tuned models are known to write end tokens early on
-long canvases (LLaDA-Instruct was given rules against them, arXiv 2502.09992): look at the tokens before the end token
-and at empty answers. Cut answers have no end token: they need a longer canvas.
+Level lines are what one would hope for: neither masks nor a canvas say anything about the question. The finding is the
+change of accuracy on the longer canvas, for decoded text is what you will use; where none was decoded, that of the
+first token with the most masks. Instruction-tuned models are known to write end tokens early on long canvases
+(LLaDA-Instruct was given rules against them, arXiv 2502.09992): look at the tokens before the end token and at empty
+answers. Cut answers have no end token: they need a longer canvas.
 
 A block diffusion model sees no masks after its block and decodes its own blocks; an autoregressive model has no masks,
 and its canvas is the most tokens that it may write. Both are asked in one pass with the answer's own length alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,7 +38,8 @@ from maskwise.tasks.datasets import is_checkable
 
 NAME = "own-task"
 ONE_PASS, DECODED = "one pass", "decoded"
-SAID = {ONE_PASS: "one pass with {} more masks", DECODED: "decoded on {} masks"}
+PASSES = 64  # expected: about three tokens a pass, and 200 before the end token
+SAID = {ONE_PASS: "one pass with {} more masks", DECODED: "decoded on a canvas of {}"}
 MEASURES = {"correct": SHARE, "nats": NATS, "length": TOKENS, "empty": SHARE, "cut": SHARE}
 WORDS = ("accuracy", "nats of the answer", "tokens before the end token", "empty answers", "cut answers")
 
@@ -50,18 +52,19 @@ def ask(
     model = setup.model
     setup.note(f"{NAME}: --relevant, --distractors, --tasks and --words play no part in its questions")
     more = masks if model.block is None and not model.causal else masks[:1]
-    for asked in asked_sets(setup, questions):
+    most = questions if any(map(is_checkable, setup.data.values())) else min(questions, 16)  # one of each task
+    for asked in asked_sets(setup, most):
         source, longest = Points(asked.name, range(len(asked.questions))), asked.longest + (model.block or 0)
         for how, counts, answer in ((ONE_PASS, more, asked.longest_answer), (DECODED, canvases, 0)):
             fitting = [count for count in counts if longest + answer + count <= model.window]
             if len(fitting) < len(counts):
-                most = f"{asked.longest} tokens of {asked.name} leave no room for {max(counts)} masks, {how}"
-                setup.note(f"{NAME}: prompts of {most}: asked with {', '.join(map(str, fitting)) or 'none'}")
+                room = f"prompts of {asked.longest} tokens of {asked.name} leave no room for {max(counts)} masks, {how}"
+                setup.note(f"{NAME}: {room}: asked with {', '.join(map(str, fitting)) or 'none'}")
             for count in fitting:
-                answering = read if how == ONE_PASS else partial(write, canvas=count, check=asked.check)
-                condition, prompt = {"how": how, "masks": count}, partial(prompt_of, setup, asked)
-                cost = 1 if how == ONE_PASS else 4
-                yield Questions(source, [condition], prompt, asked.answer, answering, cost, one_pass=how == ONE_PASS)
+                prompt = partial(prompt_of, setup, asked)
+                one = Questions(source, [{"how": how, "masks": count}], prompt, asked.answer, read, one_pass=True)
+                writing = partial(write, canvas=count, check=asked.check)
+                yield one if how == ONE_PASS else replace(one, answering=writing, one_pass=False, cost=4, passes=PASSES)
 
 
 def prompt_of(setup: Setup, asked: AskedSet, point: int, condition: Mapping[str, Any]) -> CheckedPrompt:
@@ -96,8 +99,7 @@ def own_table(table: Table, others: Tables | None = None, how: str | None = None
 
 
 def advice(found: Sequence[Estimate]) -> str | None:
-    worse = found[0].side < 0
-    return "decode on no more masks than an answer needs, or on a growing canvas (--canvas growing)" if worse else None
+    return "decode on as many masks as answers need, or with --canvas growing" if found[0].side < 0 else None
 
 
 drawn = partial(Figure, x="masks", y="", panel="measure", log=True)
