@@ -12,7 +12,7 @@ import functools
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,9 +23,12 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import maskwise as mw
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.run import QUESTION_ARGUMENTS, run_inputs
 
 MARGIN = 1e-3  # in probability, between the two best tokens
 DIGITS = 6  # of the confidence in a record
+DEFAULTS = dict.fromkeys(QUESTION_ARGUMENTS) | {"seed": 0, "chat": False, "select_tasks": False}
 KEY = ("model", "probe", "task", "point", "condition")
 OF_ARGMAX = {"predicted", "correct"}
 OF_ARGMAX_IN_EVIDENCE = {"offset", "mode_common"}
@@ -41,7 +44,7 @@ class How:
     """How the package is asked for a stored probe: the probe's name today, {stored name: name today} of the entries of
     its conditions, more arguments of `mw.diagnose`, the rows of a data set by its name, entries of the evidence that
     are not stored, and the entries of a condition that tell which part of a merged probe is stored so, `but` for
-    conditions with one of these."""
+    conditions with one of these; parameters of the probe that `quick` has otherwise."""
 
     probe: str
     condition: Mapping[str, str]
@@ -50,6 +53,7 @@ class How:
     left_out: frozenset[str] = frozenset()
     part: Mapping[str, Any] = field(default_factory=dict)
     but: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def hotpotqa_rows() -> list[Any]:
@@ -99,7 +103,9 @@ HOW: dict[str, How] = {
     "mechanism": How("mechanism", named("masks fillers place attention")),
     "unmasking": How("steps", named("order masks relevant"), part={"steps": 40}),
     "few-steps": How("steps", named("steps masks relevant"), part={"order": "random"}, but={"steps": 40}),
-    "shots-masks": How("shots-masks", named("shots", extra_masks="extra masks")),
+    "shots-masks": How(
+        "mask-count", named("shots", extra_masks="extra"), parameters={"mask_counts": (), "shots": (5, 25)}
+    ),
     "hotpotqa": How("datasets", named("share"), data={"hotpotqa": hotpotqa_rows}),
     "points": How("points", named("order question examples share")),
     "labelled-text": How("datasets", named("share"), data={"days": labelled_rows}),
@@ -140,8 +146,11 @@ def asked(model: str, probe: str) -> dict[str, Any]:
         for name, rows in how.data.items():
             data[name] = folder / f"{name}.json"
             data[name].write_text(json.dumps(rows()))
-        options = {"data": data or None, **how.options}
-        run = mw.diagnose(opened, how.probe, preset="quick", questions=1, exact=True, out=folder / "run", **options)
+        options = {"probes": how.probe, "preset": "quick", "questions": 1, "data": data or None, **how.options}
+        inputs = run_inputs(**DEFAULTS | options)
+        settings, words = inputs.settings.changed(how.probe, **how.parameters), inputs.source.words
+        out = folder / "run"
+        diagnose(opened, settings, out, words, inputs.text, data=inputs.data, exact=True, tasks=inputs.tasks)
         lines = [json.loads(line) for line in (folder / "run" / "records.jsonl").read_text("utf-8").splitlines()]
     records: dict[str, Any] = {}
     fragile = []
@@ -158,7 +167,7 @@ def asked(model: str, probe: str) -> dict[str, Any]:
         alike = (round(line["confidence"] + step * 10**-DIGITS, DIGITS) for step in (-1, 0, 1))
         if min(margins.get(one, 1.0) for one in alike) < MARGIN:  # a decoded text has no confidence, so no margin
             fragile.append(key)
-    return {"settings": run.manifest.settings.to_dict(), "records": records, "fragile": fragile}
+    return {"settings": asdict(settings), "records": records, "fragile": fragile}
 
 
 def stored_key(how: How, line: Mapping[str, Any]) -> str:

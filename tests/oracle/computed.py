@@ -1,34 +1,29 @@
 """The numbers that are computed from stored answers, without a model.
 
-`computed/folders/...` are what commit cc8a75cd wrote (folders.py). All other entries are computed from them: of runs by
-`rows_of_run` (rows.py), and what `compare`, `cures`, `advise` and `run.prompt` say of them.
+`computed/folders/...` are what commit cc8a75cd wrote: run folders, answers of `cures`, a search of `advise`; they prove
+that old folders open, and are not made again (how: tests/oracle/folders.py of commit 4d3f0acd). All other entries are
+computed from them. Most values are rows [probe, quantity, condition, unit, value, low, high, n] by their path in the
+JSON of 0.2; kept/ says where each number is today.
 """
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from oracle import folders, stored
-from oracle.rows import MERGED as MERGED_NAMES
-from oracle.rows import REMOVED, Row, rows_of_run, short
+from oracle import kept, stored
 
-Rows = dict[str, Row]  # by old path
+Rows = dict[str, list[Any]]  # by old path
 FOLDERS = "computed/folders"
-ASKED_ANEW = ("generation-length", "likelihood-masks")  # own-task asks other questions: their answers are skipped
 RUNS = ("tiny-llada", "tiny-llada-more", "tiny-llada+distracted", "tiny-dream", "tiny-qwen", "random-llada2",
         "removed-probes")  # fmt: skip
 
 
 def entries() -> dict[str, Callable[[], Any]]:
-    """Each stored name with the function that gives its value: the folders first, which all others read."""
-    return {f"{FOLDERS}/{name}": made for name, made in folders.made().items()} | computed()
-
-
-def computed() -> dict[str, Callable[[], Any]]:
     return {f"computed/{name}": partial(numbers_of_run, name) for name in RUNS} | {
         "computed/compare": compared,
         "computed/published": published,
@@ -66,26 +61,32 @@ def run_of(name: str) -> Any:
 
 
 def numbers_of_run(name: str) -> dict[str, Any]:
-    """How much a stored run holds, every number that is computed from it, and the points of its figures."""
-    run = run_of(name)
-    asked: dict[str, int] = {}
-    for record in run.records:
-        asked[record.probe] = asked.get(record.probe, 0) + 1
-    of_model = {"model": run.manifest.model.name, "not visible": run.summary.get("not_visible", {})}
-    return of_model | {"records": asked, "rows": by_path(rows_of_run(run))}
+    """How much a stored run holds, and the stored rows where all of them are computed today, else what differs."""
+    run, rows = run_of(name), stored.read(f"computed/{name}")["rows"]
+    found, counts = kept.differences(run, rows)
+    say(name, counts)
+    asked = {probe: len(table) for probe, table in run.tables.items()}
+    of_model = {"model": run.manifest.model.name, "not visible": run.manifest.not_visible or {}}
+    return of_model | {"records": asked, "rows": found or rows}
 
 
-def by_path(rows: Iterable[Row]) -> Rows:
-    """The rows of probes that stay, each name once: of merged probes, two may have measured the same."""
-    named: Rows = {}
-    for row in rows:
-        if row[1] not in REMOVED:
-            same = named.setdefault(json.dumps(row[1:4]), row)
-            assert same[4:] == row[4:], f"two numbers are called {row[1:4]}: {same} and {row}"
-    found = {path: row for path, *row in named.values()}
-    assert len(found) == len(named), "two numbers have one path"
-    return found
+def short(value: Any) -> Any:
+    """Four decimals, or five digits: ten times what the comparison tells apart."""
+    if not isinstance(value, float):
+        return value
+    return round(value, 4) if abs(value) < 1 else float(f"{value:.5g}")
 
+
+def say(name: str, counts: Counter[str]) -> None:
+    """How many stored numbers were compared (pytest -s), and how many were not and why."""
+    print(
+        f"{name}: {counts.pop('compared')} numbers compared",
+        *(f"{n} not: {why}" for why, n in counts.items()),
+        sep="\n  ",
+    )
+
+
+OWN_TASK = ("generation-length", "likelihood-masks")  # own-task asks otherwise; their answers are not read
 
 # Two runs, published values, mitigations, a search of decoding settings
 
@@ -168,12 +169,13 @@ def published() -> Rows:
 
 def mitigated() -> Rows:
     """What each way to decode gives back, from stored answers: the stored rows, where they are computed today."""
-    from oracle import kept
     from oracle.kept import mitigations
 
     rows: Rows = stored.read("computed/cures")
     wanted = {kept.identity(row[1], row[2]): row for row in rows.values()}
-    found = list(kept.differences_of("mitigations", {"mitigations": None, **mitigations.tables()}, wanted))
+    tables, counts = {"mitigations": None, **mitigations.tables()}, Counter[str]()
+    found = list(kept.differences_of("mitigations", tables, wanted, counts))
+    say("cures", counts)
     return rows if not found else {"differences": found}
 
 
@@ -209,65 +211,58 @@ def ends_of(one: Any) -> list[Any]:
     return [short(end) for end in (one.value, one.low, one.high)]
 
 
-def json_of(content: Any) -> Any:
-    """Typed values of the package as plain JSON."""
-    from maskwise.support.typed import json_object
-
-    return json_object(content)
-
-
 # Questions
 
 
 def prompts() -> dict[str, str]:
-    """The text that was asked for four records of each probe."""
+    """The text that was asked for four answers of each probe."""
     from maskwise.runs.run import Sources
 
-    data = {name: found for name, found in folders.read_datasets() if name != "gsm8k"}
+    sources = Sources(data={name: found for name, found in read_datasets() if name != "gsm8k"})
     texts = {}
-    for name in ("tiny-llada", "tiny-dream", "tiny-qwen"):
-        run = replace(run_of(name), sources=Sources(data=data))
-        known = {name_of(name, record): record for record in run.records}
-        for stored_name in (one for one in stored.read("computed/prompts") if one.startswith(f"{name}/")):
-            if (of_today := today(stored_name)) in known:
-                texts[stored_name] = run.prompt(known[of_today])
+    for name in of_today("computed/prompts", stored.read("computed/prompts")):
+        model, row = row_of(name)
+        texts[name] = replace(run_of(model), sources=sources).prompt(row)
     return texts
 
 
-def name_of(model: str, record: Any) -> str:
-    condition = json.dumps(record.condition, sort_keys=True)
-    return "/".join((model, record.probe, record.task, str(record.point), condition))
-
-
-def today(name: str) -> str:
-    """The `name_of` the record that was stored under this name."""
+def row_of(name: str) -> tuple[str, dict[str, Any]]:
+    """(model, row of a table) of a stored name: model/probe/task/point/condition."""
     from maskwise.records.upgrade import upgrade
 
     model, probe, place = name.split("/", 2)
-    place, _, condition = place.partition("/{")  # of a task and a point
+    place, _, condition = place.partition("/{")
+    task, point = place.rsplit("/", 1)
     probe, upgraded = upgrade(probe, json.loads("{" + condition))
-    return "/".join((model, probe, place, json.dumps(upgraded, sort_keys=True)))
+    return model, {"probe": probe, "task": task, "point": int(point), **upgraded}
 
 
 def of_today(name: str, value: Any) -> Any:
-    """A stored value with merged probes under today's names, where its keys name them."""
+    """A stored value with today's probes, where its keys name them."""
     from maskwise.records.upgrade import MERGED
 
-    if name == "computed/prompts":
-        return {path: text for path, text in value.items() if path.split("/")[1] not in ASKED_ANEW}
     if name == "computed/published":
-        return {"/".join(MERGED_NAMES.get(part, part) for part in path.split("/")): row for path, row in value.items()}
+        return {"/".join(MERGED.get(part, part) for part in path.split("/")): row for path, row in value.items()}
+    if name == "computed/prompts":
+        return {one: text for one, text in value.items() if one.split("/")[1] not in OWN_TASK}
     if isinstance(value, dict) and "records" in value:
         counts: dict[str, int] = {}
         for probe, count in value["records"].items():
-            if probe in ASKED_ANEW:
-                continue
             twice = count // 2 if probe == "question-position" else 0  # half of it was asked by location too
-            counts[MERGED.get(probe, probe)] = counts.get(MERGED.get(probe, probe), 0) + count - twice
+            if probe not in OWN_TASK:
+                counts[MERGED.get(probe, probe)] = counts.get(MERGED.get(probe, probe), 0) + count - twice
         return value | {"records": counts}
     return value
 
 
 def datasets() -> dict[str, Any]:
     """What is read of ten invented lines in the published form of each data set."""
-    return {name: asdict(found) for name, found in folders.read_datasets()}
+    return {name: asdict(found) for name, found in read_datasets()}
+
+
+def read_datasets() -> Iterator[tuple[str, Any]]:
+    from maskwise.tasks.datasets import read_dataset
+
+    for name in ("hotpotqa", "ag-news", "sst2", "rotten-tomatoes", "mrpc", "rte", "qnli", "gsm8k"):
+        file = "hotpotqa.json" if name == "hotpotqa" else name
+        yield name, read_dataset(name, stored.DATA / "datasets" / file)

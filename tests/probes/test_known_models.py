@@ -18,7 +18,7 @@ from helpers.tiny import tiny_ar, tiny_dream
 from maskwise.probes.examples import unlabelled
 from maskwise.probes.library import filler, location, mask_count
 from maskwise.probes.library.filler import END
-from maskwise.probes.one_probe import estimates
+from maskwise.probes.probe import estimates
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run, tables_of

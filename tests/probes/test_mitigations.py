@@ -14,7 +14,7 @@ from maskwise.decoding.generate import generate
 from maskwise.probes import record_fields
 from maskwise.probes.answers.first_token import first_token
 from maskwise.probes.library.mitigations import BIASED_KEYS, ONE_STEP, PROBE, WAYS, counting, metrics
-from maskwise.probes.one_probe import FIRST, estimates
+from maskwise.probes.probe import FIRST, estimates
 from maskwise.records.folder import read_run, tables_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.prompts import Prompt

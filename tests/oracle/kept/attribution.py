@@ -11,7 +11,7 @@ from maskwise.probes.library.attribution import (
     numbers,
 )
 from maskwise.scoring.estimates import curve
-from oracle.kept import curve_rows, of_estimate
+from oracle.kept import curve_rows, of_claim
 
 CALLED = {"gradient x input": "gradient input", "gradient norm": "evidence"}
 KIND = {called: name.removesuffix("_found") for kinds in (ATTENDED, TOKENS) for name, called in kinds.items()}
@@ -45,4 +45,4 @@ def rows(tables):
         yield [CALLED[row["gradient"]], target, row["value"], row["low"], row["high"], row["n"]]
     for one in metrics(table, tables)[:1]:
         if one.claim:
-            yield of_estimate("claim masks-move-more", {}, one)
+            yield from of_claim("masks-move-more", {}, one)

@@ -2,8 +2,6 @@
 
 from oracle.kept import curve_rows, of_estimate
 
-GONE = (r".*, differed", r"confidence|entropy", r"skill.*")
-
 
 def rows(tables):
     from maskwise.probes.library.contrast import BY, by_masks, metrics

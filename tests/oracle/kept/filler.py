@@ -1,9 +1,9 @@
 """filler."""
 
 from maskwise.scoring.estimates import NATS, mean, wide
-from oracle.kept import curve_rows, of_estimate
+from oracle.kept import curve_rows, of_claim, of_estimate
 
-GONE = (r"claim.*content.*",)
+GONE = {r"claim.*content.*": "the content's nats are in the curves alone"}
 
 
 def rows(tables):
@@ -17,7 +17,7 @@ def rows(tables):
         yield [quantity, kept, *numbers]
     found = beyond_fillers(table, masks)
     if found is not None:
-        yield of_estimate("claim fillers-cost-less", {"relevant": 10}, found, sign=-1)
+        yield from of_claim("fillers-cost-less", {"relevant": 10}, found, sign=-1)
         nats, own = wide(masks, "masks", "nll"), wide(table[table.format == "B"], ["fillers", "filler"], "nll")
         most = max(own)[0]
         lost = nats[most + 2] - nats[2] - (own[most].mean(axis=1) - own[0].mean(axis=1))

@@ -1,10 +1,10 @@
 """location, with what was question-position and location-masks."""
 
-from maskwise.probes.one_probe import of_relevant, relevant_numbers
+from maskwise.probes.probe import of_relevant, relevant_numbers
 from maskwise.scoring.estimates import NATS, mean, wide
-from oracle.kept import curve_rows, of_estimate
+from oracle.kept import curve_rows, of_claim, of_estimate
 
-GONE = (r".*, differed", r"nats lost to distance, (allowed|choice) value")
+GONE = {r"nats lost to distance, (allowed|choice) value": "the format's nats and the content's are in the curves alone"}
 
 
 def rows(tables):
@@ -24,18 +24,18 @@ def rows(tables):
     for number in relevant_numbers(table):
         own, named = of_relevant(table, number, True), {"relevant": number}
         found = {one.name: one for one in metrics(own, {})}
-        yield from of_claims(own, named, found)
+        yield from of_all_claims(own, named, found)
         for name in ("locality", "nats lost to distance"):
             yield of_estimate(name, named, found[name])
 
 
-def of_claims(table, named, found):
+def of_all_claims(table, named, found):
     """claims by the start of the estimate's name; nats by the same weights, a gain of nats is a loss."""
     from maskwise.probes.library.location import fitted, nearest_first
 
     def weighed(claim, name, sign, weigh, own):
         for one in (one for start, one in found.items() if start.startswith(name)):
-            yield of_estimate(f"claim {claim}", named, one, sign, interval=False)
+            yield from of_claim(claim, named, one, sign, interval=False)
             for said, field in (("nats", "nll"), ("nats content", "nll_choice")):
                 nats = weigh(wide(own, ["masks", "location"], field))
                 yield of_estimate(f"claim {claim}, {said} value", named, mean("", -sign * nats, NATS))

@@ -2,7 +2,7 @@
 
 from maskwise.probes.library.marginals import metrics
 from maskwise.scoring.estimates import curve
-from oracle.kept import curve_rows, of_estimate
+from oracle.kept import curve_rows, of_claim
 
 CLAIMS = {  # stored name, and whether it was near less far
     "entropy, far less near": ("far-unsure", 1),
@@ -21,7 +21,7 @@ def rows(tables):
     yield from measured(table, ["suffix", "distance"], MEASURED)
     for one in metrics(table, tables):
         name, sign = CLAIMS[one.name]
-        yield of_estimate(f"claim {name}", {}, one, sign)
+        yield from of_claim(name, {}, one, sign)
 
 
 def measured(table, by, names):

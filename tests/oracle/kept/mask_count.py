@@ -1,10 +1,10 @@
 """mask-count, with what was shots-masks."""
 
-from maskwise.probes.one_probe import of_relevant, relevant_numbers
+from maskwise.probes.probe import of_relevant, relevant_numbers
 from maskwise.scoring.estimates import NATS, answers, mean, wide
-from oracle.kept import curve_rows, of_estimate
+from oracle.kept import curve_rows, of_claim, of_estimate
 
-GONE = (r".*, differed", r"(nats lost|change of|claim).*(allowed|choice|content).*")
+GONE = {r"(nats lost|claim).*(allowed|choice|content).*": "the format's nats and the content's are in the curves alone"}
 
 
 def rows(tables):
@@ -20,7 +20,7 @@ def rows(tables):
             continue
         for quantity, name in (("mask tax", "mask"), ("degradation", "degradation"), ("nats lost to masks", "nats")):
             yield of_estimate(quantity, named, found[name])
-        yield of_estimate("claim masks-cost", named, found["change"], sign=-1, interval=False)
+        yield from of_claim("masks-cost", named, metrics(own, {})[0], sign=-1, interval=False)
         nats = wide(own, "masks", "nll")
         yield of_estimate("claim masks-cost, nats value", named, mean("", nats[max(nats)] - nats[2], NATS))
     if "shots" not in table:

@@ -1,7 +1,7 @@
 """order."""
 
 from maskwise.probes.library.order import MEASURES, metrics
-from oracle.kept import curve_rows, of_estimate
+from oracle.kept import curve_rows, of_claim
 from oracle.kept.marginals import measured
 
 
@@ -10,4 +10,4 @@ def rows(tables):
     yield from curve_rows(table, ["rule"])
     yield from measured(table, ["rule"], MEASURES)
     for name, one in zip(("reading-order", "leftmost-first"), metrics(table, tables), strict=False):
-        yield of_estimate(f"claim {name}", {}, one)
+        yield from of_claim(name, {}, one)

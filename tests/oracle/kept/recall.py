@@ -4,7 +4,6 @@ from maskwise.probes.library.recall import CONDITION, ERRORS, NO_VALUE, by_dista
 from maskwise.scoring.estimates import answers, share
 from oracle.kept import curve_rows, of_estimate
 
-GONE = ("locality, differed",)
 NAMES = {
     "locality": "locality",
     "nats lost to distance": "nats lost to distance",

@@ -1,9 +1,9 @@
 """steps: what was unmasking (40 steps, in two orders) and few-steps (a random order)."""
 
-from maskwise.probes.library.steps import metrics
-from maskwise.probes.one_probe import of_relevant
+from maskwise.probes.library.steps import in_one_step, metrics
+from maskwise.probes.probe import of_relevant
 from maskwise.scoring.estimates import NATS, mean, wide
-from oracle.kept import curve_rows, of_estimate
+from oracle.kept import curve_rows, of_claim, of_estimate
 
 SUREST = "accuracy with {most} masks in 40 steps, most confident first"
 CLAIMS = {f"{SUREST}, less in one step": "steps-recover", f"{SUREST} less random order": "surest-first-best"}
@@ -25,10 +25,10 @@ def claims(table, tables):
     found = {one.name: one for one in metrics(table, tables)}
     for name, claim in CLAIMS.items():
         if name.format(most=most) in found:
-            yield of_estimate(f"claim {claim}", {"relevant": 10}, found[name.format(most=most)], interval=False)
+            yield from of_claim(claim, {"relevant": 10}, found[name.format(most=most)], interval=False)
             for said, field in (("nats", "nll"), ("nats content", "nll_choice")):
                 nats = wide(table[table.masks == most], "order", field)
                 random = claim == "surest-first-best"
-                before = nats["random"] if random else wide(tables["mask-count"], "masks", field)[most]
+                before = nats["random"] if random else wide(in_one_step(tables), "masks", field)[most]
                 gained = mean("", before - nats["confidence"], NATS)
                 yield of_estimate(f"claim {claim}, {said} value", {"relevant": 10}, gained)

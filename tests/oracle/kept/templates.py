@@ -3,8 +3,10 @@
 from maskwise.probes.library import templates as probe
 from oracle.kept import curve_rows, of_estimate
 
-# Further numbers of the test that a template can be answered: whether it can is in tests/probes/test_templates.py.
-GONE = (r"templates, skills .*", r"templates, (spread \w+|effects) (questions|templates)")
+GONE = {
+    r"templates, skills .*": "whether a template can be answered: tests/probes/test_templates.py",
+    r"templates, (spread \w+|effects) (questions|templates)": "n of the estimates, which is compared",
+}
 EFFECTS = {"accuracy": probe.ACCURACY, "masks": probe.MASKS, "distance": probe.DISTANCE}
 
 

@@ -15,6 +15,7 @@ def rows(tables):
     table = tables["trajectory"]
     for one, own in conditions(table):
         key = labels(one)
+        yield ["masks", key, round(own.masks_seen.mean()), None, None, len(own)]
         for name, column in SHARES.items():
             yield of_estimate(name, key, share("", answers(own, column)))
         yield of_estimate("first seen", key, mean("", answers(own, "first_seen"), SHARE, (0.0, 1.0)))
