@@ -17,19 +17,19 @@ OLD = "maskwise at commit cc8a75cd reads it"
 PAPER_RELEVANT = 10  # conditions of these probes left it out until format 2
 FEW_SHOT = {"location", "mask-count", "filler", "context-length", "steps", "block-offset", "select-tasks"}
 
-SAME: Callable[..., dict[str, Any]] = dict
 # {earlier probe: (today's, entries that tell its conditions apart in there, its parameters as today's)}
 EARLIER: dict[str, tuple[str, Condition, Callable[..., dict[str, Any]]]] = {
     "attribution": ("attribution", {"of": "examples"}, lambda **own: {"of": ["examples"], **own}),
     "mask-attribution": ("attribution", {"of": "masks"}, lambda **own: {**own, "of": ["masks"]}),
     "attention": ("attribution", {"of": "attention"}, lambda **own: {**own, "of": ["attention"]}),
-    "filler": ("filler", {"format": "A"}, SAME),
+    "filler": ("filler", {"format": "A"}, dict),
     "hotpotqa": ("datasets", {}, dict),
     "labelled-text": ("datasets", {}, dict),
     "unmasking": ("steps", {"steps": 40}, lambda steps=40, **own: {**own, "random": [steps], "confident": [steps]}),
     "few-steps": ("steps", {"order": "random"}, lambda steps=(), **own: {**own, "random": steps, "confident": []}),
     "location": (
-        *("location", {"question": "right", "masks": 0}),
+        "location",
+        {"question": "right", "masks": 0},
         lambda **own: {"places": ["right"], "mask_counts": [], **own},
     ),
     "question-position": ("location", {"masks": 0}, lambda **own: {"mask_counts": [], **own}),
