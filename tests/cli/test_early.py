@@ -17,7 +17,7 @@ from maskwise.training.checked_settings import settings_from
 
 WRONG = {
     "diagnose --probes 'mask-count filler'": "separate probes by commas",
-    "diagnose --data gsm8k pairs.jsonl": "--data gsm8k: write NAME=PATH",
+    "diagnose --data missing.jsonl": "there is no file missing.jsonl: give a .jsonl file",
     "diagnose notes": "notes has no config.json: give the folder of a checkpoint",
     "generate 'Once upon a time' tiny-llada": "reads like a prompt: name the model first",
     "generate hi tiny-llada": "'tiny-llada' is a model, and 'hi' is none",
