@@ -3,10 +3,10 @@
 import functools
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from maskwise.support.typed import Count, Share, Typed
 
@@ -17,31 +17,29 @@ FieldTypes = Mapping[str, Any]  # {field: its type}; with UnsetType among its ty
 
 
 class Record(Typed, frozen=True, kw_only=True, omit_defaults=True):
-    """What was asked and answered.
+    """What was asked and answered (fields: docs/fields.md).
 
     confidence, entropy and nll are left out where the answers come without probabilities. nll_allowed and nll_choice
     are those of a question with a list of answers: nll is their sum.
     """
 
-    model: Annotated[str, Meta(description="the model's name, as in the manifest")]
-    probe: Annotated[str, Meta(description="the probe that asked")]
-    task: Annotated[str, Meta(description="the task, list or passage that was asked")]
-    point: Annotated[Count, Meta(description="the number of the test point within its task, equal in all conditions")]
-    condition: Annotated[dict[str, Any], Meta(description="what the probe varies, such as masks, location or relevant")]
-    masks: Annotated[Count, Meta(description="masks that the model saw, the answer's own included")]
-    predicted: Annotated[str, Meta(description="the most probable token of the vocabulary, or the one decoded")]
-    answer: Annotated[str, Meta(description="the right answer")]
-    correct: Annotated[bool, Meta(description="is predicted the answer?")]
-    confidence: Annotated[Share | None, Meta(description="probability of predicted")] = None
-    entropy: Annotated[float | None, Meta(description="of the prediction, in nats")] = None
-    nll: Annotated[float | None, Meta(description="-log P(the answer's first token), in nats")] = None
-    offset: Annotated[Count | None, Meta(description="block diffusion: the answer's place in its block")] = None
-    visible: Annotated[Count | None, Meta(description="block diffusion: masks that the answer sees")] = None
-    nll_allowed: Annotated[float | None, Meta(description="-log P(one of the listed answers): the format")] = None
-    nll_choice: Annotated[float | None, Meta(description="-log P(the right one of them): the content")] = None
-    evidence: Annotated[Evidence, Meta(description="further measurements of the probe")] = msgspec.field(
-        default_factory=dict
-    )
+    model: str
+    probe: str
+    task: str
+    point: Count
+    condition: dict[str, Any]
+    masks: Count
+    predicted: str
+    answer: str
+    correct: bool
+    confidence: Share | None = None
+    entropy: float | None = None
+    nll: float | None = None
+    offset: Count | None = None
+    visible: Count | None = None
+    nll_allowed: float | None = None
+    nll_choice: float | None = None
+    evidence: Evidence = msgspec.field(default_factory=dict)
 
 
 class ProbeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,10 +1,9 @@
 """sample.json of a run folder: a few prompts as the model was given them, with its likeliest answers."""
 
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta, structs
+from msgspec import structs
 
 from maskwise.records.folder import write_into
 from maskwise.records.manifest import Manifest, RunSettings
@@ -20,22 +19,19 @@ MOST_PROMPTS, MOST_TOKENS, MOST_BYTES = 48, 64_000, 4 << 20
 
 
 class SampledPrompt(Typed, frozen=True, kw_only=True, omit_defaults=True):
-    """A prompt and the prediction at its answer's position."""
+    """A prompt and the prediction at its answer's position (fields: docs/fields.md)."""
 
-    probe: Annotated[str, Meta(description="the probe that asked")]
-    task: Annotated[str, Meta(description="the task that was asked")]
-    point: Annotated[Count, Meta(description="the number of the test point within its task")]
-    condition: Annotated[Condition, Meta(description="what the probe varies")]
-    answer: Annotated[str, Meta(description="the right answer")]
-    correct: Annotated[bool, Meta(description="was the model's answer right?")]
-    tokens: Annotated[list[str], Meta(description="of the prompt, as the model saw it")]
-    row: Annotated[Count, Meta(description="the answer's place among them, or just behind an autoregressive prompt")]
-    top: Annotated[list[tuple[str, Share]], Meta(description="the likeliest answers with their probabilities")]
-    probability: Annotated[Share, Meta(description="of the right answer")]
-    attribution: Annotated[
-        list[Share] | None,
-        Meta(description="for each token the norm of the answer's gradient, of the largest; not of every prompt"),
-    ] = None
+    probe: str
+    task: str
+    point: Count
+    condition: Condition
+    answer: str
+    correct: bool
+    tokens: list[str]  # of the prompt, as the model saw it
+    row: Count  # the answer's place among them, or just behind an autoregressive prompt
+    top: list[tuple[str, Share]]  # the likeliest answers with their probabilities
+    probability: Share  # of the right answer
+    attribution: list[Share] | None = None  # of each token: the norm of the answer's gradient, of the largest
 
 
 PROMPT = msgspec.json.Decoder(SampledPrompt)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
+from math import nan
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -77,7 +78,7 @@ class Answers:
         self.asked: dict[tuple[str, str], int] = {}  # the same codes, of probe and condition as they are today
         self.conditions: list[Condition] = []  # by their code
         self.kinds: list[Any] = []  # what evidence is decoded as, by the same code
-        self.texts: dict[str, int] = {}  # with their codes
+        self.texts: dict[str, int] = defaultdict(count().__next__)  # with their codes
         self.columns, self.evidence = {name: bytearray() for name in COLUMNS}, list[Any]()
         with collection_paused():
             for file in files:
@@ -102,29 +103,32 @@ class Answers:
             raise UserError(f"cannot read {file}: {problem.strerror}") from None
 
     def _take(self, encoded: list[bytes]) -> None:
-        lines, texts, first = list[_Line](), self.texts, len(self.evidence)
+        lines, first = list[_Line](), len(self.evidence)
         with suppress(ValueError, RecursionError):
             lines.extend(map(LINE.decode, encoded))
         if len(lines) < len(encoded):
             self._fitting(first + len(lines), LINE, encoded[len(lines)])
         written = [(line.model, line.probe, bytes(line.condition)) for line in lines]
-        for new in dict.fromkeys(one for one in written if one not in self.codes):
-            self.codes[new] = self._new_code(first + written.index(new), *new)
-        values: dict[str, list[Any]] = {"asked": [self.codes[one] for one in written]}
-        self.evidence += map(self._evidence, count(first), lines, values["asked"])
-        for name in TEXTS:
-            values[name] = [texts.setdefault(text, len(texts)) for text in map(attrgetter(name), lines)]
-        values |= {name: [*map(attrgetter(name), lines)] for name in (*COUNTS, *NUMBERS)}
-        for name, listed in values.items():
-            self.columns[name] += np.array(listed, DTYPES.get(name, float)).tobytes()
+        codes: list[Any] = [*map(self.codes.get, written)]
+        for place, one in enumerate(written if None in codes else ()):
+            if one not in self.codes:
+                self.codes[one] = self._new_code(first + place, *one)
+            codes[place] = self.codes[one]
+        self.evidence += map(self._evidence, count(first), lines, codes)
+        for name in COLUMNS:
+            values = codes if name == "asked" else [*map(attrgetter(name), lines)]
+            if name in TEXTS:
+                values = [*map(self.texts.__getitem__, values)]
+            if name in NUMBERS:  # numpy takes None too, but slowly
+                values = [nan if one is None else one for one in values]
+            self.columns[name] += np.array(values, DTYPES.get(name, float)).tobytes()
 
     def _new_code(self, number: int, model: str, probe: str, written: bytes) -> int:
         """The code of a probe and a condition, which are checked as they are called today."""
         if model != self.manifest.model.name:
             raise self._refused(number, f"it is a record of another model, {model!r:.40}")
-        probe, condition = upgrade(
-            probe, self._field(number, "condition", CONDITION, written), self.manifest.settings.relevant
-        )
+        given = self._field(number, "condition", CONDITION, written)
+        probe, condition = upgrade(probe, given, self.manifest.settings.relevant)
         if probe not in self.manifest.settings.probes:
             raise self._refused(number, f"the run did not ask the probe {probe!r:.40}")
         wanted = self.fields.get(probe, RecordFields())
@@ -172,28 +176,30 @@ class Answers:
         self.lines = self.lines.drop(twice.index[again])
 
     def tables(self) -> dict[str, Table]:
-        codes = defaultdict(list)
-        for (probe, _), code in self.asked.items():
-            codes[probe].append(code)
-        rows = {probe: np.flatnonzero(self.lines.asked.isin(own)) for probe, own in codes.items()}
-        return {probe: self._table(probe, _at(self.lines, own)) for probe, own in rows.items() if len(own)}
-
-    def _table(self, probe: str, own: Table) -> Table:
+        """Of each probe that gave any answers."""
         import pandas as pd
 
-        texts = pd.Series([*self.texts]).array
-        codes, places = np.unique(own.asked, return_inverse=True)
-        conditions, evidence = [self.conditions[code] for code in codes], own.evidence.tolist()
-        found: dict[str, Any] = {"probe": pd.Categorical.from_codes(np.zeros(len(own), np.int8), [probe])}
-        for name in COLUMNS[1:]:
-            found[NAMES.get(name, name)] = texts.take(own[name]) if name in TEXTS else own[name].array
-        for name in dict.fromkeys(name for condition in conditions for name in condition):
-            values = pd.Series([condition.get(name) for condition in conditions]).array
-            found[f"{name}_found" if name in found else name] = values.take(places)
-        plain = msgspec.to_builtins(evidence) if any(evidence) else []  # without entries that are missing
-        for name in dict.fromkeys(name for one in plain for name in one):
-            found[f"{name}_found" if name in found else name] = pd.Series([one.get(name) for one in plain])
-        return pd.DataFrame(found, copy=False).astype({"task": "category"})
+        texts, tables, codes = pd.Series([*self.texts]).array, {}, defaultdict(list)
+        for (probe, _), code in self.asked.items():
+            codes[probe].append(code)
+        for probe, listed in codes.items():
+            rows = np.flatnonzero(self.lines.asked.isin(listed))
+            if not len(rows):
+                continue
+            follow = rows[-1] - rows[0] + 1 == len(rows)  # in a file that was gathered: then nothing is copied
+            own = self.lines.iloc[rows[0] : rows[-1] + 1] if follow else self.lines.iloc[rows]
+            conditions, evidence = [self.conditions[code] for code in listed], own.evidence.tolist()
+            found: dict[str, Any] = {"probe": pd.Categorical.from_codes(np.zeros(len(own), np.int8), [probe])}
+            for name in COLUMNS[1:]:
+                found[NAMES.get(name, name)] = texts.take(own[name]) if name in TEXTS else own[name].array
+            for name in dict.fromkeys(name for condition in conditions for name in condition):
+                values = pd.Series([condition.get(name) for condition in conditions], listed)
+                found[f"{name}_found" if name in found else name] = values.reindex(own.asked).array
+            plain = msgspec.to_builtins(evidence) if any(evidence) else []  # without entries that are missing
+            for name in dict.fromkeys(name for one in plain for name in one):
+                found[f"{name}_found" if name in found else name] = pd.Series([one.get(name) for one in plain])
+            tables[probe] = pd.DataFrame(found, copy=False).astype({"task": "category"})
+        return tables
 
     def records(self) -> list[Record]:
         """In the order of the files."""
@@ -202,10 +208,9 @@ class Answers:
             held = {name: value for name, value in zip(self.lines, row, strict=True) if value == value}  # not nan
             held |= {name: texts[held[name]] for name in TEXTS} | {"correct": bool(held["correct"])}
             held |= {name: int(held[name]) for name in OF_BLOCKS if name in held}
-            held["evidence"], code = msgspec.to_builtins(held["evidence"]), held.pop("asked")
-            found.append(
-                Record(model=self.manifest.model.name, probe=probes[code], condition=self.conditions[code], **held)
-            )
+            held |= {"evidence": msgspec.to_builtins(held["evidence"]), "model": self.manifest.model.name}
+            code = held.pop("asked")
+            found.append(Record(probe=probes[code], condition=self.conditions[code], **held))
         return found
 
     def keys(self) -> set[Key]:
@@ -213,9 +218,3 @@ class Answers:
         asked, texts = [*self.asked], [*self.texts]
         rows = zip(*(self.lines[name].tolist() for name in QUESTION), strict=True)
         return {(asked[code][0], texts[task], point, asked[code][1]) for code, task, point in rows}
-
-
-def _at(table: Table, rows: np.ndarray) -> Table:
-    """Without a copy where they follow each other, as a probe's do in a file that was gathered."""
-    follow = rows[-1] - rows[0] + 1 == len(rows)
-    return table.iloc[rows[0] : rows[-1] + 1] if follow else table.iloc[rows]
