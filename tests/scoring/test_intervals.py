@@ -74,6 +74,20 @@ def test_a_change_by_hand():
     assert change("", after[:3], before[3:]).value is None  # not the same questions
 
 
+def test_the_interval_of_a_change_is_newcombes_of_jeffreys_bounds():
+    n, lost, gained = 60, 20, 5
+    found = change("", questions([0] * lost + [1] * (n - lost)), questions([1] * (n - gained) + [0] * gained))
+    (down, down_low, down_high), (up, up_low, up_high) = (
+        (k / n, *stats.beta.ppf([0.025, 0.975], k + 0.5, n - k + 0.5)) for k in (lost, gained)
+    )
+    r = -np.sqrt(up * down / ((1 - up) * (1 - down)))
+    below, above = (
+        np.sqrt(one**2 + other**2 - 2 * r * one * other)
+        for one, other in ((up - up_low, down_high - down), (up_high - up, down - down_low))
+    )
+    assert (found.value, *ends(found)) == pytest.approx((up - down, up - down - below, up - down + above))
+
+
 def test_a_change_weighs_tasks_alike_and_knows_their_spread():
     """One task always loses, the other never: nothing varies within a task, so the interval is as narrow as it gets."""
     found = change("", questions(np.zeros(100), np.ones(100)), questions(np.ones(100), np.ones(100)))

@@ -103,6 +103,17 @@ def test_answers_that_change_places_within_their_tasks_are_not_called_the_same()
     assert found.value == 0 and found.low < 0 < found.high
 
 
+def test_the_luck_of_the_best_and_the_worst_is_no_degradation():
+    """Seven accuracies differ by luck alone: the draws of (max - min) / max all lie above 0, its low end does not."""
+    right = np.random.default_rng(0).random((2, 50, 7)) < 0.8
+    answers = table(points=50, **{f"k{k}": 0 for k in (1, 2, 5, 10, 20, 50, 100)})
+    order = answers.sort_values(["task", "point", "masks"]).index
+    answers.loc[order, "correct"] = right.astype(float).ravel()
+    found = scores(answers)[1]
+    columns = answers.set_index([*QUESTION, "masks"]).correct.unstack("masks")
+    assert found.low == 0 < found.value < found.high and ratio("", columns, relative_loss).low > 0.02
+
+
 def test_one_point_has_no_interval():
     found = tax_of(table(["t"], 1, k2=1, k9=0))
     assert (found.value, found.low, found.high) == (pytest.approx(1.5), None, None)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from maskwise.scoring.variance_components import template_spread
 
@@ -31,6 +32,13 @@ def test_the_components_are_those_of_the_analysis_of_variance_written_out():
     (new, *_), (mean, *_), (deviation, *_) = template_spread(by_task)
     assert deviation == pytest.approx(np.sqrt((ms_t - ms_e) / QUESTIONS))
     assert new == mean == pytest.approx(whole.mean())
+
+
+def test_a_new_template_has_the_predictive_interval_of_the_templates_means():
+    by_task, _ = simulated(np.random.default_rng(1), 0.1)
+    means = np.concatenate(list(by_task.values()), axis=1).mean(1)
+    half = stats.t.ppf(0.975, TEMPLATES - 1) * means.std(ddof=1) * np.sqrt(1 + 1 / TEMPLATES)
+    assert template_spread(by_task)[0] == pytest.approx((means.mean(), means.mean() - half, means.mean() + half))
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.05, 0.2])

@@ -100,5 +100,21 @@ def test_noise_is_seldom_called_a_finding():
     assert wrong / tables < 0.05 + 2 * np.sqrt(0.05 * 0.95 / tables)
 
 
+@pytest.mark.parametrize(
+    ("claim", "ends", "expected"),
+    [
+        ("above", (0.2, 0.3), "holds"),
+        ("above", (0.0, 0.05), "does not hold"),
+        ("above", (0.05, 0.3), "undecided"),
+        ("below", (0.0, 0.05), "holds"),
+        ("below", (0.2, 0.3), "does not hold"),
+        ("below", (None, None), "undecided"),
+        ("", (0.2, 0.3), ""),
+    ],
+)
+def test_a_claim_holds_where_the_interval_is_beyond_its_threshold(claim, ends, expected):
+    assert Estimate("e", 0.1, *ends, 20, against=0.1, claim=claim).verdict == expected
+
+
 def test_a_verdict_in_words():
     assert str(Verdict(rule.LOSS)) == "LOSS" and str(Verdict(rule.LOSS, rule.MOSTLY)) == "LOSS, mostly the masks"
