@@ -43,3 +43,36 @@ class Reader(HTMLParser):
 
 def read(page: Path) -> Reader:
     return Reader(page.read_text(encoding="utf-8"))
+
+
+class Sections(HTMLParser):
+    """Of each probe's section, by its id: the texts of its lists and of the rows of its tables; under "" the first
+    screen's."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.name, self.into = "", ""
+        self.items: dict[str, list[str]] = {"": []}
+        self.rows: dict[str, list[list[str]]] = {"": []}
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "details" and dict(attrs).get("id"):
+            self.name = str(dict(attrs)["id"])
+            self.items[self.name], self.rows[self.name] = [], []
+        if tag == "tr":
+            self.rows[self.name].append([])
+        if tag == "li":
+            self.items[self.name].append("")
+        if tag == "td":
+            self.rows[self.name][-1].append("")
+        self.into = tag if tag in ("li", "td") else self.into
+
+    def handle_endtag(self, tag: str) -> None:
+        self.into = "" if tag == self.into else self.into
+
+    def handle_data(self, data: str) -> None:
+        if self.into == "li":
+            self.items[self.name][-1] += data
+        if self.into == "td":
+            self.rows[self.name][-1][-1] += data

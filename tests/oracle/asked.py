@@ -172,7 +172,9 @@ def asked(model: str, probe: str) -> dict[str, Any]:
 
 def stored_key(how: How, line: Mapping[str, Any]) -> str:
     """The task, the point and the condition, in the names that are stored."""
-    given = {name: value for name, value in line["condition"].items() if (name, value) != ("relevant", 10)}  # as 0.2 did
+    given = {
+        name: value for name, value in line["condition"].items() if (name, value) != ("relevant", 10)
+    }  # as 0.2 did
     condition = {name: given[today] for name, today in how.condition.items() if today in given}
     assert len(condition) == len(given), f"{given}: not all of it has a stored name"
     return f"{line['task']} {line['point']} {json.dumps(condition, sort_keys=True)}"

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from maskwise.probes.probe import Figure, Probe
-from maskwise.report.chart import draw, inline
+from maskwise.report.chart import draw, inline, svg
 from maskwise.report.section import Section, rows_of
 from maskwise.scoring.estimates import NATS, POINTS, SHARE, curve, share
 
@@ -49,9 +49,9 @@ def test_lines_of_models_and_series_are_told_apart():
 
 def test_values_without_an_interval_and_missing_ones_are_drawn():
     table = rows(0.8, None).assign(low=None, high=None, tasks_low=None, tasks_high=None)
-    svg = inline(draw(figure(), table), "p", "a < b")
-    assert "var(--curve-0)" in svg and 'aria-label="a &lt; b"' in svg and "#0072b2" not in svg
-    assert all(name.startswith("p") for name in re.findall(r'id="([^"]+)"', svg))
+    page = inline(svg(draw(figure(), table)), "p", "a < b")
+    assert "var(--curve-0)" in page and 'aria-label="a &lt; b"' in page and "#0072b2" not in page
+    assert all(name.startswith("p") for name in re.findall(r'id="([^"]+)"', page))
 
 
 def test_the_table_of_a_figure_has_its_units_and_intervals():

@@ -5,22 +5,29 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from markupsafe import escape
 from typer.testing import CliRunner
 
 import maskwise as mw
 from helpers.known import larger_of_two, shipped_tokenizer, with_parameters
+from helpers.page_reader import Sections
 from helpers.tiny import tiny_dream, tiny_sdar
 from maskwise.cli import app
 from maskwise.probes import PROBES
-from maskwise.records.folder import read_run
+from maskwise.report.card import card_of, escaped
+from maskwise.report.chart import minus
+from maskwise.report.page import sections_of
+from maskwise.report.result import PROBES as PROBES_OF_ROWS
+from maskwise.report.section import rows_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL
+from maskwise.scoring.estimates import SHARE, Estimate
 from maskwise.tasks.datasets import read_dataset
 
 CHROMIUM = shutil.which("chromium")
+ENDS = ["value", "low", "high", "n"]
 LOCATIONS, MASKS, SHARES = (0, 2), (2, 8), (0.0, 0.2)
 GAP = {"pieces": 1, "before": 8, "masks": 6, "after": 4}
 ORDERED = {"orderings": 1, "questions": 1, "near": 5}
@@ -96,38 +103,78 @@ def not_applicable(model):
     }
 
 
-@pytest.mark.slow  # up to a minute per model: 31 probes and their figures
-@pytest.mark.parametrize("name", MODELS)
-def test_the_full_set_of_probes_runs_through_to_the_page_and_the_card(name, data, tmp_path):
-    model = MODELS[name]()
-    folder = diagnose(model, SMALLEST, tmp_path / "run", data=data)
-    ran = {record["probe"] for record in read_run(folder).records}
-    assert ran == set(FULL.probes) - not_applicable(model)
+@pytest.fixture(scope="module", params=MODELS)
+def full_run(request, data, tmp_path_factory):
+    """The model, its run of all probes, and what `maskwise report` prints of it."""
+    model = MODELS[request.param]()
+    folder = diagnose(model, SMALLEST, tmp_path_factory.mktemp("full") / "run", data=data)
+    done = CliRunner().invoke(app, ["report", str(folder), "--verbose"], env={"COLUMNS": "400"})
+    assert done.exit_code == 0, done.output
+    return model, mw.read_run(folder), done.stdout
 
-    reported = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path), "--json"])
-    assert reported.exit_code == 0, reported.stderr
-    output = json.loads(reported.stdout)
-    (summary,) = output["runs"]
-    told = {probe for part in ("probes", "estimates") for probe, content in summary[part].items() if content}
-    assert told <= ran and len(told) > len(ran) - 3
 
-    page = Path(output["report"]).read_text()
-    shown = {re.sub(r", \d+ examples?$", "", name) for name in re.findall(r'<span class="kicker">([^<]+)</span>', page)}
-    for probe in PROBES:
-        wanted = {section.name or probe.name for section in probe.sections if not section.side_by_side}
-        assert wanted <= shown if probe.name in ran else not wanted & shown, probe.name
+@pytest.mark.slow  # up to a minute per model: all probes and their figures
+def test_the_full_set_of_probes_runs_through_to_the_page(full_run):
+    model, run, _ = full_run
+    assert run.tables.keys() == set(FULL.probes) - not_applicable(model)
+    page = Sections((run.folder / "report.html").read_text())
+    assert set(page.rows) == {"", "settings", *run.tables}
+    empty = {name for name in run.tables if not page.rows[name] or not run.measured[name]}
+    assert empty <= {"block-offset"}, empty
 
-    card = CliRunner().invoke(app, ["report", str(folder), "--card"])
-    assert card.exit_code == 0 and card.stdout.startswith("#"), card.output
+
+@pytest.mark.slow
+def test_no_two_places_give_different_numbers_for_one_quantity(full_run):
+    """The page, the terminal and the card against result.json: estimates, the first screen, the tables of figures."""
+    _, run, printed = full_run
+    lines, page = printed.splitlines(), Sections((run.folder / "report.html").read_text())
+    result, card = json.loads((run.folder / "result.json").read_text()), card_of(run)
+    fields = Estimate.__dataclass_fields__
+    listed = [(one["probe"], Estimate(**{k: v for k, v in one.items() if k in fields})) for one in result["estimates"]]
+    told = {(probe, one.name): one for probe, one in listed}
+    assert len(told) == len(listed)
+    for key, row in run.screen.rows.items():
+        of_probe = {one.name: one for probe, one in listed if probe == PROBES_OF_ROWS[key]}
+        change, levels = of_probe[row.change.name], [of_probe[one.name] for _, one in row.levels]
+        assert replace(change, claim="") == row.change and levels == [one for _, one in row.levels]
+        shown = next(cells for cells in page.rows[""] if cells[-3:-2] and minus(change.text(change.value)) in cells[-3])
+        assert shown[-4] == " → ".join(one.text(one.value) for one in levels) + " %"
+        assert any(change.brackets(tasks=True) in line and levels[-1].text(levels[-1].value) in line for line in lines)
+    for section in sections_of([run]):
+        own = [one for probe, one in listed if probe == section.probe.name and one in run.measured[probe]]
+        assert len(own) == len(run.measured[section.probe.name])
+        assert page.items[section.probe.name] == [minus(str(one)) for one in own]
+        at = lines.index(f"{section.probe.name}, {section.runs and next(iter(section.runs))}")
+        assert [line.strip() for line in lines[at + 1 : at + 1 + len(own)]] == list(map(str, own))
+        assert all(f"| {escaped(one.name)} | {escaped(one.short)} |" in card for one in own)
+        tables = [(figure, table) for figure, _, table in section.figures]
+        cells = [row for figure, table in tables for row in rows_of(figure, table)[1]]
+        assert [row for row in page.rows[section.probe.name] if row] == [list(map(minus, row)) for row in cells]
+        plain = [" ".join(line.split()) for line in lines]
+        assert all(" ".join(" ".join(row).split()) in plain for row in cells)
+        ends = [tuple(row) for _, table in tables for row in table.reindex(columns=ENDS).itertuples(index=False)]
+        for one in own:
+            if one.name.startswith("accuracy") and one.unit == SHARE and one.value is not None:
+                same = [row for row in ends if row[0] == pytest.approx(one.value, abs=1e-12)]
+                assert (one.value, one.low, one.high, one.n) in same, (section.probe.name, one.name)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium")
-def test_the_page_of_a_default_run_prints_on_at_most_six_sheets(tmp_path):
-    """The real default run of tiny-llada takes five; here each probe has a few questions, and so as many figures."""
+def test_the_page_of_a_default_run_fits_a_telephone_and_five_sheets(tmp_path):
+    """Each probe has a few questions here, and so as many figures; opened all sections, nothing scrolls sideways."""
     folder = diagnose(MODELS["tiny-llada"](), replace(SMALLEST, probes=DEFAULT.probes), tmp_path / "run")
     assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}"]
-    pdf = tmp_path / "page.pdf"
-    subprocess.run([CHROMIUM, *options, f"--print-to-pdf={pdf}", f"file://{folder / 'report.html'}"], check=True)
-    assert 3 <= len(re.findall(rb"/Type /Page\b", pdf.read_bytes())) <= 6
+    page = folder / "report.html"
+    browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}"]
+    subprocess.run([*browser, f"--print-to-pdf={tmp_path / 'page.pdf'}", f"file://{page}"], check=True)
+    assert 1 <= len(re.findall(rb"/Type /Page\b", (tmp_path / "page.pdf").read_bytes())) <= 5
+    opened = escape(page.read_text().replace("<details", "<details open"))
+    frames = [f'<iframe width="{width}" height="900" srcdoc="{opened}"></iframe>' for width in (390, 1280)]
+    measure = "[...document.querySelectorAll('iframe')].map(f => f.contentDocument.documentElement.scrollWidth)"
+    script = f"<script>onload = () => document.title = {measure}.join()</script>"
+    (tmp_path / "frames.html").write_text(f"<title></title>{''.join(frames)}{script}")
+    command = [*browser, "--dump-dom", f"file://{tmp_path / 'frames.html'}"]
+    dom = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    widths = list(map(int, re.search("<title>(.*?)</title>", dom)[1].split(",")))
+    assert widths[0] <= 390 and widths[1] <= 1280

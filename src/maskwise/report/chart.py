@@ -49,6 +49,7 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "maskwise",
     "text.parse_math": False,  # a model may be called `$x`
     "axes.titlelocation": "left",
+    "figure.facecolor": PAPER,
     "axes.facecolor": "none",
     "ytick.major.size": 0,
     "grid.linewidth": 0.6,
@@ -252,11 +253,9 @@ def svg(canvas: "Canvas") -> str:
     return re.sub(r"\s*<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)
 
 
-def inline(canvas: "Canvas", prefix: str, label: str) -> Markup:
-    """A drawing as part of the page: CSS variables for colours, ids made unique, `label` for screen readers."""
-    canvas.patch.set_visible(False)
-    text = svg(canvas)
-    text = text[text.index("<svg") :]
+def inline(drawn: str, prefix: str, label: str) -> Markup:
+    """An SVG as part of the page: CSS variables for colours, ids made unique, `label` for screen readers."""
+    text = drawn[drawn.index("<svg") :]
     for found, new in (
         (r'\bid="', f'id="{prefix}-'),
         (r'href="#', f'href="#{prefix}-'),

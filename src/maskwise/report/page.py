@@ -19,7 +19,6 @@ from maskwise.models.families import FAMILIES
 from maskwise.probes import PROBES
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.sample import SampledPrompt, read_sample
-from maskwise.report import chart
 from maskwise.report.prompts import environment, prompt_view
 from maskwise.report.screen import screen_of
 from maskwise.report.screen_view import screen_view
@@ -59,8 +58,8 @@ def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dic
     drawings = {
         f"{section.probe.name}{'' if number == 0 else f'-{number}'}.{kind}": content
         for section in shown
-        for number, (figure, _, table) in enumerate(section.figures)
-        for kind, content in chart.files(chart.draw(figure, table)).items()
+        for number, files in enumerate(section.drawn)
+        for kind, content in files.items()
     }
     page = (
         environment()

@@ -130,7 +130,7 @@ def _figure(screens: Sequence[Screen]) -> dict[str, Any] | None:
         return None
     figure, table = drawn
     wide, narrow = (
-        chart.inline(chart.draw(figure, table, n, width=5.2), f"lead{'wn'[n]}", "The first row, drawn")
+        chart.inline(chart.svg(chart.draw(figure, table, n, width=5.2)), f"lead{'wn'[n]}", "The first row, drawn")
         for n in (False, True)
     )
     return {"wide": wide, "narrow": narrow, "key": "masks" if figure.x == "masks" else "distance"}

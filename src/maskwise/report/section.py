@@ -65,6 +65,11 @@ class Section:
                 parts.append(data.assign(model=label) if len(self.runs) > 1 else data)
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
+    @cached_property
+    def drawn(self) -> list[dict[str, bytes]]:
+        """The files of each figure."""
+        return [chart.files(chart.draw(figure, table)) for figure, _, table in self.figures]
+
     @property
     def advice(self) -> dict[str, str]:
         given = self.probe.advice
@@ -85,10 +90,11 @@ class Section:
         heading, *text = self.probe.paragraphs
         name, _, question = heading.partition(": ")
         figures = []
-        for number, (figure, title, table) in enumerate(self.figures):
+        for number, ((figure, title, table), own) in enumerate(zip(self.figures, self.drawn, strict=True)):
+            both = own["svg"].decode(), chart.svg(chart.draw(figure, table, narrow=True))
             wide, narrow = (
-                chart.inline(chart.draw(figure, table, narrow), f"{prefix}{number}{'wn'[narrow]}", title or question)
-                for narrow in (False, True)
+                chart.inline(drawn, f"{prefix}{number}{size}", title or question)
+                for drawn, size in zip(both, "wn", strict=True)
             )
             figures.append(
                 {"title": title, "wide": wide, "narrow": narrow, "table": _with_minus(*rows_of(figure, table))}
