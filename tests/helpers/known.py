@@ -22,7 +22,10 @@ from maskwise.models.attention.ragged import attend
 from maskwise.models.families import WRAPPED
 from maskwise.models.model import Model
 from maskwise.probes.setup import Settings
+from maskwise.runs.diagnose import diagnose
+from maskwise.runs.run import Run, read_run
 from maskwise.runs.settings import QUICK
+from maskwise.scoring.estimates import Estimate
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
@@ -72,6 +75,24 @@ DECODED = with_parameters(
     replace(SMALL, probes=(*SMALL.probes, "steps")),
     steps={"masks": (2, 12), "random": (3, 5), "confident": (5,)},
 )
+
+
+def diagnosed(model: Model, settings: Settings, folder: Path, **more: Any) -> Run:
+    """The run of these settings, opened."""
+    return read_run(diagnose(model, settings, folder, **more))
+
+
+def measured(run: Run, probe: str) -> dict[str, Estimate]:
+    return {one.name: one for one in run.measured[probe]}
+
+
+def accuracies(run: Run, probe: str, *by: str, **fixed: Any) -> dict[Any, float]:
+    """{value, or values, of these columns: accuracy} of the answers that have the values of `fixed`."""
+    table = run.table(probe)
+    for name, value in fixed.items():
+        table = table[table[name] == value]
+    return table.groupby([*by] if len(by) > 1 else by[0]).correct.mean().to_dict()
+
 
 QUESTION = re.compile(r"Options: (\(A\) .*)\nAnswer:\[(?:([ABC])\]|<\|mask\|>)")
 

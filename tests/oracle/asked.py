@@ -28,7 +28,12 @@ from maskwise.runs.run import QUESTION_ARGUMENTS, run_inputs
 
 MARGIN = 1e-3  # in probability, between the two best tokens
 DIGITS = 6  # of the confidence in a record
-DEFAULTS = dict.fromkeys(QUESTION_ARGUMENTS) | {"seed": 0, "chat": False, "select_tasks": False}
+DEFAULTS = dict.fromkeys(QUESTION_ARGUMENTS) | {
+    "seed": 0,
+    "chat": False,
+    "select_tasks": False,
+    "one_context": True,  # of the paper's ten examples, as 0.2 asked
+}
 KEY = ("model", "probe", "task", "point", "condition")
 OF_ARGMAX = {"predicted", "correct"}
 OF_ARGMAX_IN_EVIDENCE = {"offset", "mode_common"}
@@ -92,7 +97,11 @@ HOW: dict[str, How] = {
     "mask-count-relevant-10": How("mask-count", named("masks relevant"), {"relevant": 10}),  # one context for a task
     "mask-count-unfamiliar-words": How("mask-count", named("masks relevant"), {"words": "unfamiliar-1"}),
     "block-offset": How("block-offset", named("after offset relevant")),
-    "filler": How("filler", named("filler fillers format relevant")),
+    "filler": How(
+        "filler",
+        named("filler fillers format relevant"),
+        parameters={"filler_counts": (), "after_two_masks": (".",), "mask_counts": (2, 200)},
+    ),
     "context-length": How("context-length", named("distractors masks relevant")),
     "location-masks": How("location", named("location masks relevant"), part={"question": "right"}, but={"masks": 0}),
     "contrast": How("contrast", named("examples masks")),

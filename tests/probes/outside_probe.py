@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from maskwise.probes.few_shot import episode_units
-from maskwise.probes.probe import Probe, ScoreRule, Setup, Unit, Variant, first_condition
 from maskwise.probes.section import Section, curve
+
+from maskwise.probes.probe import Probe, ScoreRule, Setup, Unit, Variant, first_condition
 from maskwise.records.record import ProbeFields, Record
 from maskwise.scoring.scores import Score, score
 from maskwise.support.typed import Count

@@ -5,6 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from maskwise.probes.summary import summarise
+from maskwise.report.pages.page import build
+from maskwise.report.readings import read_all
+from maskwise.report.words.printed_summary import print_summary
 from typer.testing import CliRunner
 
 import maskwise as mw
@@ -16,11 +20,7 @@ from maskwise.models.batch import Batch
 from maskwise.probes import PROBES, record_fields
 from maskwise.probes.blocks import most_masks, visible_counts
 from maskwise.probes.probe import Asker, Setup
-from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
-from maskwise.report.pages.page import build
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, fit_to_model

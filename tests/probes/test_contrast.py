@@ -5,21 +5,14 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from helpers.known import SMALL, known_model, shipped_tokenizer
-from helpers.page_reader import read
-from helpers.records import record
+from helpers.known import SMALL, accuracies, diagnosed, known_model, measured, shipped_tokenizer
 from helpers.tiny import tiny_ar, tiny_llada
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.library.contrast import PROBE, contrast_locality, contrast_mask_tax
-from maskwise.probes.summary import entries, summarise
-from maskwise.records.folder import read_run
-from maskwise.report.pages.page import write_page
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
-from maskwise.runs.diagnose import diagnose
-from maskwise.scoring.intervals import accuracy_interval, difference_interval, none_seen, share_interval
+from maskwise.probes.library import contrast
+from maskwise.scoring.intervals import difference_interval, none_seen, share_interval
 from maskwise.scoring.scores import NO_SKILL, bootstrapped
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.episodes import CHANCE, LETTERS
@@ -30,6 +23,8 @@ SHOWN, HELD = split_words(load_words())
 SETTINGS = replace(SMALL, probes=("contrast",), questions=4).changed(
     "contrast", tasks=3, questions=4, relevant=1, mask_counts=(2, 20)
 )
+FAR = "change of accuracy with the example far instead of near"
+LOCALITY, TAX = "locality, contrast questions", "mask tax, contrast questions"
 OPTION = re.compile(r"\([ABC]\) ([^,\n]+)")
 
 
@@ -68,14 +63,11 @@ def sees_the_nearest(count):
 
 
 def run_of(reply, folder, settings=SETTINGS):
-    return read_run(diagnose(known_model(reply), settings, folder))
+    return diagnosed(known_model(reply), settings, folder)
 
 
-def accuracies(run):
-    return {
-        (entry["condition"]["examples"], entry["condition"]["masks"]): entry["accuracy"]
-        for entry in summarise(run)["probes"]["contrast"]
-    }
+def shares(run):
+    return accuracies(run, "contrast", "examples", "masks")
 
 
 def blind(questions, asked, text):
@@ -91,62 +83,63 @@ def copies_the_nearest_word_example(questions, asked, text):
 @pytest.mark.parametrize("reply", [blind, copies_the_nearest_word_example, lambda *_: "A"])
 def test_without_the_rule_an_answerer_is_right_exactly_one_time_in_three(reply, tmp_path):
     run = run_of(reply, tmp_path)
-    assert set(accuracies(run).values()) == {CHANCE}
+    assert list(shares(run).values()) == pytest.approx([CHANCE] * 6)
     right = Counter((r["task"], r["point"] // RULES, str(r["condition"])) for r in run.records if r["correct"])
     assert set(right.values()) == {1}  # of each question under each condition
-    scores = summarise(run)["scores"]
-    assert scores["contrast_locality"]["why"] == scores["contrast_mask_tax"]["why"] == NO_SKILL
+    found = measured(run, "contrast")
+    assert found[FAR].value == pytest.approx(0)
+    for name in (LOCALITY, TAX):
+        assert (found[name].value, found[name].why) == (None, NO_SKILL)
 
 
 def test_following_the_rule_is_no_locality_and_no_tax(tmp_path):
     run = run_of(rule_follower(lambda example, text: True), tmp_path)
-    found = accuracies(run)
-    assert {found[where, k] for where in ("near", "far") for k in (2, 20)} == {1.0}
-    assert found["none", 2] == found["none", 20] == CHANCE
+    assert shares(run) == pytest.approx(
+        {("near", 2): 1, ("far", 2): 1, ("near", 20): 1, ("far", 20): 1, ("none", 2): CHANCE, ("none", 20): CHANCE}
+    )
     share = none_seen(12)  # no question differed: of others, so many may be right near and wrong far, or the reverse
     ends = -share / (1 - share - CHANCE), share / (1 - CHANCE)
-    for name in ("contrast_locality", "contrast_mask_tax"):
-        score = summarise(run)["scores"][name]
-        assert (score["value"], score["differed"], score["n"]) == (0, 0, 12)
-        assert (score["low"], score["high"]) == pytest.approx(ends)
+    found = measured(run, "contrast")
+    for name in (LOCALITY, TAX):
+        assert (found[name].value, found[name].n) == (0, 12)
+        assert (found[name].low, found[name].high) == pytest.approx(ends)
+    assert (found[FAR].value, found[FAR].low, found[FAR].high) == pytest.approx((0, -share, share))
 
 
 def test_seeing_only_the_nearest_tokens_is_full_locality(tmp_path):
     run = run_of(rule_follower(sees_the_nearest(60)), tmp_path)
-    found = accuracies(run)
-    assert (found["near", 2], found["far", 2], found["none", 2]) == (1.0, CHANCE, CHANCE)
-    score = summarise(run)["scores"]["contrast_locality"]
-    assert score["value"] == 1 and score["low"] < 1 < score["high"]
+    right, found = shares(run), measured(run, "contrast")
+    assert (right["near", 2], right["far", 2], right["none", 2]) == pytest.approx((1.0, CHANCE, CHANCE))
+    assert list(found) == [
+        FAR,
+        "accuracy with the example near",
+        "accuracy with the example far",
+        LOCALITY,
+        TAX,
+    ]
+    assert found[FAR].value == pytest.approx(CHANCE - 1) and found[FAR].high < 0 and found[FAR].n == 12
+    assert found["accuracy with the example near"].value == 1
+    assert found["accuracy with the example far"].value == pytest.approx(CHANCE)
+    assert found[LOCALITY].value == 1 and found[LOCALITY].low < 1 < found[LOCALITY].high
 
 
 def test_losing_the_example_to_masks_is_the_tax(tmp_path):
     run = run_of(rule_follower(lambda example, text: text.count("<|mask|>") <= 10), tmp_path)
-    scores = summarise(run)["scores"]
-    assert scores["contrast_mask_tax"]["value"] == 1 and scores["contrast_locality"]["value"] == 0
-    entries = {str(entry["condition"]): entry for entry in summarise(run)["probes"]["contrast"]}
-    many = entries[str({"examples": "near", "masks": 20})]
-    assert many["paired"]["baseline"] == {"examples": "near", "masks": 2}
-    assert many["paired"]["difference"] == pytest.approx(-2 / 3)
+    found = measured(run, "contrast")
+    assert found[TAX].value == 1 and found[LOCALITY].value == 0
+    drawn = contrast.by_masks(run.table("contrast"), {}).set_index(["examples", "masks"])
+    near, far, none = (drawn.change[where, 20] for where in ("near", "far", "none"))
+    assert (near, none) == pytest.approx((CHANCE - 1, 0))  # against 2 masks
+    assert far == pytest.approx(0) and drawn.change["far", 2] == 0  # against near with as many masks
+    assert np.isnan(drawn.change["near", 2]) and set(drawn.n) == {12}
 
 
 def test_an_autoregressive_model_is_asked_without_masks(tmp_path):
     model = tiny_ar(tokenizer=shipped_tokenizer(), vocab=2048, window=2048)
-    run = read_run(diagnose(model, SETTINGS, tmp_path))
-    assert {(r["condition"]["examples"], r["masks"]) for r in run.records} == {("near", 0), ("far", 0), ("none", 0)}
-    assert summarise(run)["scores"]["contrast_mask_tax"]["value"] is None
-
-
-@pytest.mark.slow
-def test_terminal_and_page_show_the_check(tmp_path, capsys):
-    folder = diagnose(known_model(rule_follower(sees_the_nearest(60))), SETTINGS, tmp_path / "run")
-    readings = read_all([folder])
-    print_summary(readings[0])
-    printed = capsys.readouterr().out
-    assert "Locality, contrast questions" in printed and re.search(r"none +2 +36 +33.3", printed)
-    page = read(write_page(readings, tmp_path / "page"))
-    figures = " ".join(filter(None, page.values("aria-label"))).replace("\u00a0", " ")
-    assert "no relevant example (a check): 33.3 % at 2 masks, 33.3 % at 20 masks" in figures
-    assert "It uses a near example more than a distant one." in page.words
+    run = diagnosed(model, SETTINGS, tmp_path)
+    table = run.table("contrast")
+    assert set(table.examples) == {"near", "far", "none"} and set(table.masks) == set(table.masks_seen) == {0}
+    assert FAR in measured(run, "contrast") and TAX not in measured(run, "contrast")
 
 
 # What is drawn
@@ -199,34 +192,43 @@ def test_equal_prompts_with_other_answers_are_one_sequence():
 # The interval
 
 
-def records(near, far, masks=2):
+def table_of(near, far, masks=2):
     """near, far [tasks, questions, 3]: what was right."""
-    return [
-        record(
-            task=f"t{task}",
-            point=RULES * question + rule,
-            condition={"examples": where, "masks": masks},
-            correct=bool(right),
-        )
+    rows = [
+        {"task": f"t{task}", "point": RULES * question + rule, "examples": where, "masks": masks, "correct": right}
         for where, found in (("near", near), ("far", far))
-        for (task, question, rule), right in np.ndenumerate(found)
+        for (task, question, rule), right in np.ndenumerate(found.astype(float))
     ]
+    return pd.DataFrame(rows).assign(nll=0.0, nll_allowed=0.0, nll_choice=0.0)
+
+
+def locality(table):
+    return {one.name: one for one in contrast.metrics(table, {})}[LOCALITY]
 
 
 def test_the_score_is_a_ratio_of_means_over_questions():
     near, far = np.ones((2, 3, 3)), np.zeros((2, 3, 3))
     far[:, :, 0] = 1
     near[0, 0, 1] = 0
-    score = contrast_locality(records(near, far))
-    assert score["value"] == pytest.approx((near.mean() - 1 / 3) / (near.mean() - 1 / 3)) == 1
+    assert locality(table_of(near, far)).value == pytest.approx(1)
     far[0, :, 1] = 1
-    score = contrast_locality(records(near, far))
-    assert score["value"] == pytest.approx((near.mean() - far.mean()) / (near.mean() - 1 / 3))
-    assert score["low"] < score["value"] < score["high"]
-    assert contrast_locality(records(near, far)[::-1]) == score  # whatever the order of the records
-    assert contrast_locality([]) == contrast_mask_tax([]) == contrast_mask_tax(records(near, far))
-    partly = [r for r in records(near, far) if (r["task"], r["point"]) != ("t0", 1)]
-    assert contrast_locality(partly)["value"] != score["value"]  # a question asked in part does not count
+    table = table_of(near, far)
+    score = locality(table)
+    assert score.value == pytest.approx((near.mean() - far.mean()) / (near.mean() - 1 / 3))
+    assert score.low < score.value < score.high and score.n == 6
+    assert locality(table[::-1]) == score  # whatever the order of the answers
+    assert contrast.metrics(table[table.examples == "near"], {}) == []
+    assert TAX not in {one.name for one in contrast.metrics(table, {})}
+
+
+def test_a_question_asked_in_part_does_not_count():
+    near, far = np.ones((2, 3, 3)), np.zeros((2, 3, 3))
+    near[0, 0], far[:, 1:, 0] = 0, 1
+    table = table_of(near, far)
+    without = table[(table.task != "t0") | (table.point >= RULES)]  # the question that fails near and far
+    partly = table[(table.task != "t0") | (table.point != 1)]
+    assert contrast.metrics(partly, {}) == contrast.metrics(without, {}) != contrast.metrics(table, {})
+    assert [one.n for one in contrast.metrics(partly, {})[:3]] == [5, 5, 5]
 
 
 @pytest.mark.slow
@@ -241,8 +243,8 @@ def test_the_interval_covers():
     for _ in range(runs):
         shares = draws.beta([4, 3], [1, 2], size=(4, 10, 2))  # each question has its own chance
         tables = draws.binomial(3, shares) / 3
-        score = bootstrapped({str(task): table for task, table in enumerate(tables)}, lost)
-        covered += score["low"] <= truth <= score["high"]
+        _, low, high = bootstrapped({str(task): table for task, table in enumerate(tables)}, lost)
+        covered += low <= truth <= high
     assert covered / runs >= 0.93
 
 
@@ -268,14 +270,12 @@ def test_intervals_of_conditions_are_over_questions(spread):
     assert held(low, 0.7, high) < 0.9 or spread > 1
 
 
-def test_a_summary_draws_the_rules_of_a_question_together():
+def test_the_rules_of_a_question_are_one_draw():
     near, far = np.ones((2, 6, 3)), np.zeros((2, 6, 3))
     near[:, :3] = 0  # half of the questions fail under all rules
-    whole = [
-        one | {"masks": 2, "confidence": 1.0, "entropy": 0.0, "nll": 0.5, "nll_allowed": 0.2, "nll_choice": 0.3}
-        for one in records(near, far)
-    ]
-    far_entry, near_entry = entries(PROBE, whole)
-    _, low, high = accuracy_interval([record(task=f"t{t}", correct=q > 2) for t in range(2) for q in range(6)])
-    assert (near_entry["accuracy"], near_entry["low"], near_entry["high"]) == pytest.approx((0.5, low, high))
-    assert near_entry["n"] == 36 and far_entry["paired"]["n"] == 12 and far_entry["paired"]["differed"] == 6
+    table = table_of(near, far)
+    _, low, high = map(float, share_interval(np.array([0.5, 0.5]), np.array([6.0, 6.0])))
+    far, near = contrast.by_masks(table, {}).to_dict("records")
+    assert (near["value"], near["low"], near["high"], near["n"]) == pytest.approx((0.5, low, high, 12))
+    _, low, high = map(float, difference_interval(np.zeros(2), np.full(2, 0.5), np.full(2, 6.0)))
+    assert (far["change"], far["change_low"], far["change_high"]) == pytest.approx((-0.5, low, high))

@@ -13,6 +13,8 @@ from transformers import PretrainedConfig
 import maskwise as mw
 from helpers.known import (
     CORE_PROBES,
+    accuracies,
+    diagnosed,
     known_model,
     larger_of_two,
     reader_model,
@@ -20,19 +22,14 @@ from helpers.known import (
     truth,
     with_parameters,
 )
-from helpers.records import record
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES, labelled
 from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.answers.steps import before_commit, decode
-from maskwise.probes.examples import unlabelled
-from maskwise.probes.library import attribution, datasets, points
-from maskwise.probes.library.shots_masks import shots_against_masks
-from maskwise.probes.probe import Asker, Setup
+from maskwise.probes.library import attribution, datasets, mask_count, points
 from maskwise.probes.questions import units_of_questions
-from maskwise.probes.summary import summarise
-from maskwise.records.folder import read_run, tables_of
+from maskwise.probes.setup import Asker, Setup
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL
 from maskwise.support.errors import UserError
@@ -48,7 +45,6 @@ LITTLE = with_parameters(
     attribution=ORDERED | {"masks": 6},
     steps={"masks": STEP_MASKS, "random": (2, 5), "confident": (5,)},
     mitigations={"masks": 40, "points": 2},
-    shots_masks={"shots": (1, 3), "masks": (1, 8), "clouds": 2},
     points={
         "clouds": 1,
         "examples": 12,
@@ -62,7 +58,8 @@ LITTLE = with_parameters(
     nelbo={"draws": 3},
     templates={"tasks": 1, "points": 2, "mask_counts": (2, 8), "contrast_tasks": 1, "contrast_questions": 1},
 )
-NOT_COHERENCE = tuple(probe.name for probe in PROBES if probe.group != "coherence")
+SLOW = ("coherence", "confidence", "trajectory", "templates")  # with tests of their own
+SHOTS = {"mask_counts": (), "shots": (1, 3), "extra": (1, 8), "clouds": 2}
 
 
 def only(*probes):
@@ -75,10 +72,6 @@ def little(make=tiny_llada, **more):
     return make(tokenizer=tokenizer, vocab=len(tokenizer), window=2048, **masked, **more)
 
 
-def accuracy(summary, probe):
-    return {tuple(unlabelled(e["condition"]).values()): e["accuracy"] for e in summary["probes"][probe]}
-
-
 # All of them
 
 
@@ -86,24 +79,24 @@ def accuracy(summary, probe):
 @pytest.mark.parametrize("make", [tiny_llada, tiny_dream, tiny_ar])
 def test_full_runs_every_probe_and_says_what_it_did_not_run(make, tmp_path):
     model = little(make)
-    settings = replace(LITTLE, probes=NOT_COHERENCE, tasks=("country-smallest",), questions=2, passages=2)
+    probes = tuple(probe.name for probe in PROBES if probe.name not in SLOW)
+    settings = replace(LITTLE, probes=probes, tasks=("country-smallest",), questions=2, passages=2)
+    settings = settings.changed("mask-count", **SHOTS | {"mask_counts": (2, 20)})
     assert set(settings.probes) <= set(FULL.probes)
-    run = read_run(diagnose(model, settings, tmp_path / "run"))
-    notes, asked = run.manifest["notes"], run.by_probe.keys()
+    run = diagnosed(model, settings, tmp_path / "run")
+    notes, found = run.manifest.notes, run.tables.keys()
     for probe in settings.probes:
         said = any(note.startswith(f"{probe} was not run") for note in notes)
-        assert (probe in asked) != (said or probe == "block-offset"), probe  # this model has no blocks
+        assert (probe in found) != (said or probe == "block-offset"), probe  # this model has no blocks
     assert sum("want of data" in note for note in notes) == 1
-    assert {"attribution", "points", "nelbo"} <= asked
-    assert model.causal == ("steps" not in asked)
-    again = diagnose(model, settings, tmp_path / "run")
-    assert read_run(again).records == run.records
+    assert {"attribution", "points", "nelbo"} <= found
+    assert model.causal == ("steps" not in found)
+    assert {probe for probe in found if not run.measured[probe]} == set()
+    assert diagnosed(model, settings, tmp_path / "run").records == run.records
 
 
 def test_evidence_becomes_curves(tmp_path):
-    diagnose(little(), only("attribution"), tmp_path)
-    run = mw.read_run(tmp_path)
-    table = run.table("attribution")
+    table = diagnosed(little(), only("attribution"), tmp_path).table("attribution")
     left = table[(table["of"] == "examples") & (table["question"] == "left")]
     assert len(left) == 2 * 4 and set(left["examples"].map(len)) == {6}
     by_hand = np.mean([own["examples"].tolist() for _, own in left.groupby("task", observed=True)], axis=(0, 1))
@@ -121,7 +114,7 @@ def test_evidence_becomes_curves(tmp_path):
 
 def test_a_part_is_asked_alone(tmp_path):
     settings = only("attribution").changed("attribution", of=("masks",))
-    assert {record.condition["of"] for record in read_run(diagnose(little(), settings, tmp_path)).records} == {"masks"}
+    assert set(diagnosed(little(), settings, tmp_path).table("attribution")["of"]) == {"masks"}
 
 
 # Decoding
@@ -152,8 +145,8 @@ def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_o
 def test_one_step_of_decoding_is_plain_asking():
     model = tiny_dream(vocab=64)
     prompts = [Prompt((*range(3, 3 + n), *[63] * 4), n, 7, 4) for n in (6, 9)]
-    for decoded, asked in zip(decode(model, prompts, 1, "low-confidence", 0), ask(model, prompts), strict=True):
-        assert decoded.token == asked.token and decoded.confidence == pytest.approx(asked.confidence, abs=1e-6)
+    for decoded, plain in zip(decode(model, prompts, 1, "low-confidence", 0), ask(model, prompts), strict=True):
+        assert decoded.token == plain.token and decoded.confidence == pytest.approx(plain.confidence, abs=1e-6)
 
 
 def test_unmasking_recovers_what_masks_cost_when_the_answer_waits(tmp_path):
@@ -165,15 +158,15 @@ def test_unmasking_recovers_what_masks_cost_when_the_answer_waits(tmp_path):
 
     model = reader_model(reply)
     model.net.config = PretrainedConfig(eos_token_id=None)  # the decoder asks what ends a text
-    run = read_run(diagnose(model, replace(only("steps"), questions=30), tmp_path))
-    right = tables_of(run, {"steps"})["steps"].groupby(["order", "steps", "masks"]).correct.mean()
+    run = diagnosed(model, replace(only("steps"), questions=30), tmp_path)
+    right = accuracies(run, "steps", "order", "steps", "masks")
     assert right["confidence", 5, 2] == right["random", 5, 2] == right["random", 2, 2] == 1.0
     # Ties go to the left, so by confidence the answer is written first, while all 12 are masked: "A" it is.
     assert right["confidence", 5, 12] == pytest.approx(1 / 3, abs=1e-6)
     # In a random order of 5 steps (3, 3, 2, 2, 2 tokens), the answer waits until 6 or fewer are masked half the time.
     assert 0.5 < right["random", 5, 12] < 0.85
     assert right["confidence", 5, 12] < right["random", 2, 12] < 0.85
-    assert {record["masks"] for record in run.records} == {2, 12}
+    assert set(run.table("steps").masks_seen) == {2, 12}
 
 
 # Shots
@@ -186,10 +179,11 @@ def test_shots_are_relevant_examples_alone(tmp_path):
         seen.append((len(questions) - 1, text.count("<|mask|>")))
         return truth()[questions[asked][0]]
 
-    summary = summarise(read_run(diagnose(known_model(counting), only("shots-masks"), tmp_path)))
+    run = diagnosed(known_model(counting), only("mask-count").changed("mask-count", **SHOTS), tmp_path)
     assert set(seen) == {(1, 2), (1, 9), (3, 2), (3, 9)}
-    assert set(accuracy(summary, "shots-masks")) == {(1, 1), (1, 8), (3, 1), (3, 8)}
-    assert summary["shots_against_masks"]["together"].value is None
+    assert set(accuracies(run, "mask-count", "shots", "extra")) == {(1, 1), (1, 8), (3, 1), (3, 8)}
+    together, apart = run.measured["mask-count"]
+    assert together.value is apart.value is None  # two tasks, all right
 
 
 def test_points_and_data_sets_are_tasks_of_shots_against_masks(tmp_path):
@@ -209,57 +203,54 @@ def test_points_and_data_sets_are_tasks_of_shots_against_masks(tmp_path):
             return "Above" if kind == "Point" else "odd"
         return examples[-1]
 
-    settings = replace(only("shots-masks"), questions=12)
-    run = read_run(diagnose(reader_model(reply), settings, tmp_path / "run", data=data))
-    tasks = summarise(run)["shots_against_masks"]["tasks"]
-    assert set(tasks) == {*settings.tasks, "nonlinear", "swiss-roll", "moons", "circles", "parity"}
+    settings = replace(only("mask-count"), questions=12).changed("mask-count", **SHOTS)
+    run = diagnosed(reader_model(reply), settings, tmp_path / "run", data=data)
+    table = run.table("mask-count")
+    tasks = mask_count.by_task(table, {})
+    assert set(tasks.task) == {*settings.tasks, "nonlinear", "swiss-roll", "moons", "circles", "parity"}
     for shape in ("nonlinear", "swiss-roll", "moons", "circles"):
-        of_shape = [r for r in run.records if r["task"] == shape]
-        masked = [r["correct"] for r in of_shape if r["condition"] == {"shots": 3, "extra masks": 8}]
-        assert len(of_shape) == 12 * 4 and sum(masked) == 6  # balanced, and "Above" is said
+        of_shape = table[table.task == shape]
+        masked = of_shape[(of_shape.shots == 3) & (of_shape.extra == 8)].correct
+        assert len(of_shape) == 12 * 4 and masked.sum() == 6  # balanced, and "Above" is said
     for kind in ("Point", "Text", "Options"):
-        asked = {(shots, masks) for found, shots, masks in seen if found == kind}
-        fewest = min(masks for _, masks in asked)
-        assert asked == {(shots, fewest + more) for shots in (1, 3) for more in (0, 7)}
-    assert run.manifest["notes"] == [
-        "shots-masks: without the paper's ag-news, sst2, rotten-tomatoes, mrpc, rte, qnli: give them with --data "
-        "NAME=PATH"
-    ]
+        shown = {(shots, masks) for found, shots, masks in seen if found == kind}
+        fewest = min(masks for _, masks in shown)
+        assert shown == {(shots, fewest + more) for shots in (1, 3) for more in (0, 7)}
+    (note,) = run.manifest.notes
+    assert all(name in note for name in ("ag-news", "sst2", "rotten-tomatoes", "mrpc", "rte", "qnli"))
 
 
-def shot_records(accuracies, points=40):
+def shot_table(accuracies, points=40):
     """accuracies: task -> right answers (few, many, masked) of the points."""
-    return [
-        record(task=task, point=point, condition={"shots": shots, "extra masks": masks}, correct=point < right)
+    return pd.DataFrame(
+        {"task": task, "point": point, "shots": shots, "extra": extra, "correct": float(point < right)}
         for task, counts in accuracies.items()
-        for (shots, masks), right in zip([(5, 1), (25, 1), (25, 200)], counts, strict=True)
+        for (shots, extra), right in zip([(5, 1), (25, 1), (25, 200)], counts, strict=True)
         for point in range(points)
-    ]
+    )
 
 
 def test_the_correlation_is_pearsons():
     counts = {"a": (10, 20, 18), "b": (10, 30, 24), "c": (12, 16, 16), "d": (8, 38, 20), "e": (20, 24, 22)}
-    found = shots_against_masks(shot_records(counts))
+    together, apart = mask_count.of_shots(shot_table(counts))
     gain = np.array([many - few for few, many, _ in counts.values()]) / 40
     change = np.array([masked - many for _, many, masked in counts.values()]) / 40
     r = float(np.corrcoef(gain, change)[0, 1])
-    assert found["together"]["value"] == pytest.approx(r) and r < -0.9
+    assert together.value == pytest.approx(r) and r < -0.9 and (together.n, together.unit) == (5, "r")
     width = 1.959964 / np.sqrt(len(counts) - 3)
-    assert found["together"]["low"] == pytest.approx(np.tanh(np.arctanh(r) - width), abs=1e-5)
-    assert found["together"]["high"] == pytest.approx(np.tanh(np.arctanh(r) + width), abs=1e-5)
-    assert found["apart"]["value"] == pytest.approx(r, abs=0.1)  # all counts are even, so both halves agree
-    assert found["tasks"]["b"] == pytest.approx({"gain": 0.5, "change": -0.15})
+    assert together.low == pytest.approx(np.tanh(np.arctanh(r) - width), abs=1e-5)
+    assert together.high == pytest.approx(np.tanh(np.arctanh(r) + width), abs=1e-5)
+    assert apart.value == pytest.approx(r, abs=0.1)  # all counts are even, so both halves agree
+    tasks = mask_count.by_task(shot_table(counts), {}).set_index("task")
+    assert (tasks.gain["b"], tasks.value["b"], tasks.n["b"]) == pytest.approx((0.5, -0.15, 120))
 
 
 def test_noise_alone_correlates_together_but_not_apart():
-    draws = np.random.default_rng(0)
-    records = [
-        record | {"correct": bool(draws.random() < 0.5)}
-        for record in shot_records({f"task {n}": (0, 0, 0) for n in range(900)}, points=6)
-    ]
-    found = shots_against_masks(records)
-    assert found["together"]["value"] == pytest.approx(-1 / 2, abs=0.1)  # both sides share one accuracy
-    assert found["apart"]["value"] == pytest.approx(0, abs=0.1)
+    table = shot_table({f"task {n}": (0, 0, 0) for n in range(900)}, points=6)
+    table["correct"] = np.random.default_rng(0).integers(2, size=len(table)).astype(float)
+    together, apart = mask_count.of_shots(table)
+    assert together.value == pytest.approx(-1 / 2, abs=0.1)  # both sides share one accuracy
+    assert apart.value == pytest.approx(0, abs=0.1)
 
 
 # Points and data sets
@@ -279,7 +270,7 @@ def test_copying_the_nearest_label_is_best_with_the_nearest_point_next_to_the_qu
         points={"examples": 40, "points": 12, "counts": (0, 40), "masked_examples": 40, "shares": (0.0, 0.2)},
     )
     model = reader_model(nearest_label)
-    table = mw.read_run(diagnose(model, settings, tmp_path)).table("points")
+    table = diagnosed(model, settings, tmp_path).table("points")
     found = table.groupby(points.BY).correct.mean()
     for share in (0.0, 0.2):
         for near, away, place in (
@@ -300,10 +291,8 @@ def test_copying_the_nearest_label_is_best_with_the_nearest_point_next_to_the_qu
 def test_points_use_as_many_examples_as_the_window_holds(tmp_path):
     model = little()
     model.window = 150
-    run = read_run(diagnose(model, only("points"), tmp_path / "a"))
-    (note,) = run.manifest["notes"]
-    assert note == "points: at most 4 examples; with more the prompts exceed the context length"
-    assert {r["condition"]["examples"] for r in run.records} == {0, 4}
+    run = diagnosed(model, only("points"), tmp_path / "a")
+    assert len(run.manifest.notes) == 1 and set(run.table("points").examples) == {0, 4}
     with pytest.raises(UserError, match="nothing to ask: datasets was not run for want of data"):
         diagnose(model, only("datasets"), tmp_path / "b")
     assert not (tmp_path / "b").exists()
@@ -326,7 +315,7 @@ def test_records_of_points_of_version_0_1_are_still_judged():
 
 def by_share(run):
     """{share: accuracy}"""
-    drawn = datasets.by_share(tables_of(run, ())["datasets"], {})
+    drawn = datasets.by_share(run.table("datasets"), {})
     return drawn[drawn.measure == "correct"].set_index("share")["value"]
 
 
@@ -342,9 +331,9 @@ def test_hotpotqa_is_asked_as_the_paper_writes_it(tmp_path):
         return "A" if larger == first or text.count("<|mask|>") > 5 else "B"
 
     settings = replace(only("datasets"), questions=20)
-    run = read_run(diagnose(reader_model(reads_facts), settings, tmp_path / "run", data=data))
+    run = diagnosed(reader_model(reads_facts), settings, tmp_path / "run", data=data)
     found = by_share(run)
-    a_is_right = np.mean([record["answer"] == "A" for record in run.records])
+    a_is_right = (run.table("datasets").answer == "A").mean()
     assert found[0.0] == 1.0 and found[0.2] == pytest.approx(a_is_right) and 0.2 < a_is_right < 0.8
     question = (
         r"\*\*Context\*\*:\n'\w+ is larger\.'\.\n\n\*\*Question\*\*: 'Which is larger, \w+ or \w+\?' "
@@ -372,8 +361,8 @@ def test_pieces_of_characters_are_not_taken_for_each_other(tmp_path):
     (tmp_path / "sides.json").write_text(json.dumps(rows))
     data = {"sides": read_dataset("sides", tmp_path / "sides.json")}
     model, settings = reader_model(lambda text: labels[0]), replace(only("datasets"), questions=20)
-    run = read_run(diagnose(model, settings, tmp_path / "run", data=data))
-    assert {record["answer"] for record in run.records} == {"\ufffd"}  # both labels begin with a byte
+    run = diagnosed(model, settings, tmp_path / "run", data=data)
+    assert set(run.table("datasets").answer) == {"\ufffd"}  # both labels begin with a byte
     assert 0.2 < by_share(run)[0.0] < 0.8
 
 
@@ -397,18 +386,18 @@ def test_data_sets_are_asked_with_a_share_of_masks(tmp_path):
         asked = int(re.findall(r"number (\d+)", text)[-1])
         return "even" if asked % 2 == 0 or text.count("<|mask|>") > 8 else "odd"
 
-    run = read_run(diagnose(reader_model(parity), replace(only("datasets"), questions=10), tmp_path / "r", data=data))
-    found, table = by_share(run), tables_of(run, ())["datasets"]
-    odd = np.mean([r["answer"].startswith("o") for r in run.records])
+    run = diagnosed(reader_model(parity), replace(only("datasets"), questions=10), tmp_path / "r", data=data)
+    found, table = by_share(run), run.table("datasets")
+    odd = table.answer.str.startswith("o").mean()
     assert found[0.0] == 1.0 and found[0.2] == pytest.approx(1 - odd) and 0 < odd < 1
     lost, nats, before, own = datasets.metrics(table, {})
     assert (lost.value, lost.n, before.value) == (pytest.approx(-odd), 10, 1) and own.value == lost.value
     assert nats.value < 0 and lost.low < -odd < lost.high
-    assert {r["task"] for r in run.records} == {"parity"} and run.manifest["settings"]["data"].keys() == {"parity"}
-    few, many = ({r["masks"] for r in run.records if r["condition"]["share"] == share} for share in (0.0, 0.2))
+    assert set(table.task) == run.manifest.settings.data.keys() == {"parity"}
+    few, many = ({*table.masks_seen[table.share == share]} for share in (0.0, 0.2))
     assert len(few) == 1 and min(many) > 8 > max(few)
-    with pytest.raises(UserError, match="no probe of this run asks about parity: add shots-masks or datasets"):
-        diagnose(reader_model(parity), only("mask-count"), tmp_path / "unasked", data=data)
+    with pytest.raises(UserError, match="no probe of this run asks about parity: add"):
+        diagnose(reader_model(parity), only("contrast"), tmp_path / "unasked", data=data)
     assert not (tmp_path / "unasked").exists()
 
 

@@ -7,11 +7,18 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from helpers.known import SMALL, is_word_example, known_model, nearest_rule, truth, with_parameters
+from helpers.known import (
+    SMALL,
+    diagnosed,
+    is_word_example,
+    known_model,
+    measured,
+    nearest_rule,
+    truth,
+    with_parameters,
+)
 from maskwise.cli import app
-from maskwise.probes.summary import summarise
 from maskwise.records.folder import read_run
-from maskwise.report.readings import read_all
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK, check, with_examples
 from maskwise.support.errors import UserError

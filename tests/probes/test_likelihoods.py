@@ -7,12 +7,11 @@ from itertools import pairwise
 import pytest
 import torch
 
-from helpers.known import SMALL, known_model, shipped_tokenizer, uniform
+from helpers.known import SMALL, accuracies, diagnosed, known_model, measured, shipped_tokenizer, uniform
 from helpers.tiny import tiny_dream
 from maskwise.probes.answers.plain import answers_of, answers_to
-from maskwise.probes.summary import summarise
-from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
+from maskwise.runs.run import read_run
 from maskwise.tasks.episodes import Question
 from maskwise.tasks.prompts import Prompt, closed, encode_question, letter_ids, opened
 
@@ -53,12 +52,12 @@ def test_prompts_know_the_letters_where_they_stand():
 
 @pytest.mark.slow
 def test_records_of_few_shot_questions_hold_both_parts_and_add_up(tmp_path):
-    run = read_run(diagnose(tiny(), FEW_SHOT.changed("points", questions=2), tmp_path))
-    for record in run.records:
-        assert ("nll_allowed" in record) == ("nll_choice" in record) == (record["probe"] != "natural-text")
-        if "nll_choice" in record:
-            assert record["nll"] == pytest.approx(record["nll_allowed"] + record["nll_choice"], abs=3e-5)
-            assert record["nll_choice"] >= 0 and record["nll_allowed"] >= 0
+    run = diagnosed(tiny(), FEW_SHOT.changed("points", questions=2), tmp_path)
+    for probe, table in run.tables.items():
+        parts = table[["nll_allowed", "nll_choice"]]
+        assert (parts.isna() if probe == "natural-text" else parts >= 0).all(axis=None)
+        if probe != "natural-text":
+            assert table.nll.tolist() == pytest.approx(parts.sum(axis=1).tolist(), abs=3e-5)
 
 
 def format_lost(reply):
@@ -80,28 +79,22 @@ def format_lost(reply):
 
 
 def test_a_change_of_format_is_distinguished_from_a_change_of_content(tmp_path):
-    settings = replace(SMALL, probes=("mask-count",))
-    summary = summarise(read_run(diagnose(format_lost(uniform), settings, tmp_path)))
-    two, many = (e for e in summary["probes"]["mask-count"] if e["condition"]["masks"] in (2, 20))
-    assert two["nll_allowed"] == pytest.approx(0, abs=1e-5) and many["nll_allowed"] == pytest.approx(3.0486, abs=1e-3)
-    assert many["nll_choice"] == pytest.approx(two["nll_choice"], abs=1e-4)
-    assert many["accuracy"] == 0 and two["accuracy"] > 0.5
-    change = many["paired"]
-    assert change["nll_allowed"]["difference"] == pytest.approx(3.0486, abs=1e-3)
-    assert change["nll_choice"]["difference"] == pytest.approx(0, abs=1e-4)
-    score = summary["scores"]["mask_nats"]
-    assert score["choice"]["value"] == pytest.approx(0, abs=1e-4)
-    assert score["allowed"]["value"] == pytest.approx(3.0486 / 2, abs=1e-3)  # none at 5 masks, all of it at 20
-    assert score["value"] == pytest.approx(score["allowed"]["value"] + score["choice"]["value"])
+    run = diagnosed(format_lost(uniform), replace(SMALL, probes=("mask-count",)), tmp_path)
+    means = run.table("mask-count").groupby("masks")[["nll_allowed", "nll_choice"]].mean()
+    assert means.nll_allowed.to_dict() == pytest.approx({1: 0, 2: 0, 5: 0, 20: 3.0486}, abs=1e-3)
+    assert means.nll_choice[20] == pytest.approx(means.nll_choice[2], abs=1e-4)
+    right = accuracies(run, "mask-count", "masks")
+    assert right[20] == 0 and right[2] > 0.5
+    lost = measured(run, "mask-count")["nats lost to masks"]
+    assert lost.value == pytest.approx(3.0486 / 2, abs=1e-3)  # none at 5 masks, all of it at 20
 
 
 def test_records_of_earlier_versions_are_read(tmp_path):
-    run = diagnose(tiny(), replace(SMALL, probes=("location", "mask-count")), tmp_path)
-    old = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    folder = diagnose(tiny(), replace(SMALL, probes=("location", "mask-count")), tmp_path)
+    old = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
     for record in old:
         del record["nll_allowed"], record["nll_choice"]
-    (run / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in old))
-    summary = summarise(read_run(run))
-    assert summary["scores"]["mask_nats"]["value"] is not None  # nll itself was always recorded
-    assert "choice" not in summary["scores"]["mask_nats"]
-    assert all("nll" in e and "nll_choice" not in e for e in summary["probes"]["mask-count"])
+    (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in old))
+    run = read_run(folder)
+    assert measured(run, "mask-count")["nats lost to masks"].value is not None  # nll itself was always recorded
+    assert run.table("mask-count").nll_choice.isna().all() and run.table("mask-count").nll.notna().all()

@@ -105,7 +105,7 @@ def test_a_way_counts_only_where_accuracy_and_likelihood_both_rise():
         assert (PROBE.advice(metrics(own, {})) is not None) == counts
 
 
-def asked(model, folder, **parameters):
+def diagnosed(model, folder, **parameters):
     settings = replace(SMALL, probes=("mitigations",), relevant=(1,), distractors=1).changed(
         "mitigations", **parameters
     )
@@ -118,7 +118,7 @@ def test_a_model_distracted_by_more_than_ten_masks_is_right_on_a_canvas_that_nev
     model.net.config = PretrainedConfig(eos_token_id=None)
     model.net.get_output_embeddings = lambda: model.net.embedding
     ways = (ONE_STEP, "growing canvas", "small blocks", "window", BIASED_KEYS)
-    run, tables = asked(model, tmp_path, ways=ways, points=4)
+    run, tables = diagnosed(model, tmp_path, ways=ways, points=4)
     assert any("cannot be biased" in note for note in run.manifest.notes)  # a wrapped model
     right = tables["mitigations"].groupby(["way", "masks"]).correct.mean()
     assert right[ONE_STEP, 2] == 1 and set(tables["mitigations"].point) == set(range(4))
@@ -132,6 +132,6 @@ def test_biased_keys_weigh_as_much_as_one_mask(tmp_path):
     """A model that follows the share of masks it sees: misled by 200 masks, not where 198 of them count as one."""
     model = known_path(lambda direct, context: direct)
     model.net.config = PretrainedConfig(eos_token_id=None)
-    _, tables = asked(model, tmp_path, ways=(BIASED_KEYS,))
+    _, tables = diagnosed(model, tmp_path, ways=(BIASED_KEYS,))
     own = tables["mitigations"]
     assert own[own.way == BIASED_KEYS].correct.all() and own[own.way == ONE_STEP].correct.all()

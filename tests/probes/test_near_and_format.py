@@ -11,9 +11,12 @@ from helpers.known import (
     CORE_PROBES,
     QUESTION,
     SMALL,
+    accuracies,
+    diagnosed,
     is_word_example,
     known_model,
     larger_of_two,
+    measured,
     read_questions,
     reader_model,
     rule_is_near,
@@ -22,15 +25,9 @@ from helpers.known import (
     with_parameters,
 )
 from helpers.recalling import recalling_model, recalls_what_it_sees
-from maskwise.probes import FEW_SHOT_PROBES
-from maskwise.probes.examples import unlabelled
 from maskwise.probes.library import natural_text
 from maskwise.probes.library.filler import END
-from maskwise.probes.summary import summarise
 from maskwise.probes.text import load_text, passages
-from maskwise.records.folder import read_run, tables_of
-from maskwise.records.record import condition_text
-from maskwise.runs.diagnose import diagnose
 from maskwise.tasks.datasets import read_dataset
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import encode_last_word
@@ -57,41 +54,26 @@ def sees_only(count):
 
 @pytest.fixture(scope="module")
 def near_run(tmp_path_factory):
-    settings = replace(CORE_PROBES, relevant=(1,))
-    return read_run(diagnose(known_model(sees_only(50)), settings, tmp_path_factory.mktemp("near")))
+    return diagnosed(known_model(sees_only(50)), replace(CORE_PROBES, relevant=(1,)), tmp_path_factory.mktemp("near"))
 
 
-@pytest.fixture(scope="module")
-def near_sighted(near_run):
-    return summarise(near_run)
-
-
-def accuracies(summary, probe, **fixed):
-    return {
-        tuple(value for name, value in unlabelled(entry["condition"]).items() if name not in fixed): entry["accuracy"]
-        for entry in summary["probes"][probe]
-        if fixed.items() <= entry["condition"].items()
-    }
-
-
-def test_location_finds_full_locality_with_and_without_masks(near_run, near_sighted):
-    assert near_sighted["scores"]["locality"]["value"] == pytest.approx(1)
-    right = tables_of(near_run, FEW_SHOT_PROBES)["location"].groupby(["question", "masks", "location"]).correct.mean()
-    asked = [("right", 0, 4), ("middle", 0, 2), ("left", 0, 0), ("right", 2, 4), ("right", 20, 4)]
-    for question, masks, nearest in asked:
-        found = right[question, masks].to_dict()
+def test_location_finds_full_locality_with_and_without_masks(near_run):
+    assert measured(near_run, "location")["locality"].value == pytest.approx(1)
+    right = accuracies(near_run, "location", "question", "masks", "location")
+    places = [("right", 0, 4), ("middle", 0, 2), ("left", 0, 0), ("right", 2, 4), ("right", 20, 4)]
+    for question, masks, nearest in places:
+        found = {at: right[question, masks, at] for at in (0, 2, 4)}
         assert found == pytest.approx({at: 1 if at == nearest else CHANCE for at in (0, 2, 4)})
 
 
-def test_masks_and_fillers_change_nothing_of_it(near_sighted):
-    assert near_sighted["scores"]["mask_tax"]["value"] in (0, None)
-    assert len(set(accuracies(near_sighted, "mask-count").values())) == 1
-    assert len(set(accuracies(near_sighted, "filler").values())) == 1
+def test_masks_and_fillers_change_nothing_of_it(near_run):
+    assert measured(near_run, "mask-count")["mask tax"].value in (0, None)
+    assert len(set(accuracies(near_run, "mask-count", "masks").values())) == 1
+    assert len(set(accuracies(near_run, "filler", "fillers").values())) == 1
 
 
 def test_a_longer_context_hides_the_example_and_masks_do_not(near_run):
-    table = tables_of(near_run, FEW_SHOT_PROBES)["context-length"]
-    found = table.groupby(["masks", "distractors"]).correct.mean()
+    found = accuracies(near_run, "context-length", "masks", "distractors")
     for masks in ("2 masks", "20% masks"):
         assert found[masks, 0] == 1 > 0.8 > found[masks, 4] >= CHANCE
 
@@ -138,27 +120,29 @@ def distant_rule(ids):
     return not rule_is_near(*read_questions(shipped_tokenizer().decode(ids)))
 
 
-# Of each probe, where the model loses its format, and the same of a record or an entry of the summary.
-BY_MASKS = many_masks, lambda asked: asked["masks"] > MANY
-BY_FILLERS = many_fillers, lambda asked: asked["condition"]["fillers"] > MANY
-BY_DISTANCE = distant_rule, lambda asked: asked["condition"]["location"] != NEAREST[asked["condition"].get("question")]
-NEAREST = {None: 4, "right": 4, "middle": 2, "left": 0}
+# Of each probe, where the model loses its format, and the same of a row of its table.
+BY_MASKS = many_masks, lambda row: row["masks_seen"] > MANY
+BY_FILLERS = many_fillers, lambda row: row["fillers"] > MANY
+BY_DISTANCE = distant_rule, lambda row: row["location"] != {"right": 4, "middle": 2, "left": 0}[row["question"]]
+BY_SHOTS = "mask-count with shots"
 FORMAT = {
-    **dict.fromkeys(("mask-count", "context-length", "contrast", "recall",
-                     "shots-masks", "points", "datasets"), BY_MASKS),
+    **dict.fromkeys(("mask-count", "context-length", "contrast", "recall", BY_SHOTS, "points", "datasets"), BY_MASKS),
     "filler": BY_FILLERS,
     "location": BY_DISTANCE,
-}  # fmt: skip
+}
+LOSSES = {"mask-count": "nats lost to masks", "location": "nats lost to distance"}
 ASKED = with_parameters(
     replace(SMALL, questions=4),
     mask_count={"mask_counts": (2, 20)},
     filler={"after_two_masks": (".", END), "mask_counts": (2, 20)},
     contrast={"tasks": 1, "questions": 2, "mask_counts": (2, 20), "among": None},
     recall={"mask_counts": (2, 20), "filler_counts": ()},
-    shots_masks={"shots": (1, 3), "masks": (1, 30), "clouds": 1},
     points={"clouds": 1, "examples": 8, "points": 4, "counts": (0,), "masked_examples": 8, "shares": (0.0, 0.2)},
     datasets={"shares": (0.0, 0.4), "shots": 2},
 )
+
+
+WITH_SHOTS = {"mask_counts": (), "shots": (1, 3), "extra": (1, 30), "clouds": 1}
 
 
 def data_for(probe, folder):
@@ -170,38 +154,29 @@ def data_for(probe, folder):
     return {name: read_dataset(name, file) for name, file in files.items()}
 
 
-@pytest.mark.parametrize("probe", FORMAT)
-def test_a_change_of_format_is_no_change_of_content(probe, tmp_path):
-    """The choice among the allowed answers is the same, and what is lost is lost in the format: in every record, and in
-    the differences from the baseline."""
-    (where, is_lost), settings, data = FORMAT[probe], replace(ASKED, probes=(probe,)), data_for(probe, tmp_path)
+@pytest.mark.parametrize("name", FORMAT)
+def test_a_change_of_format_is_no_change_of_content(name, tmp_path):
+    """The choice among the allowed answers is the same, and what is lost is lost in the format: in every answer, and in
+    the changes."""
+    (where, is_lost), probe = FORMAT[name], name.split()[0]
+    settings, data = replace(ASKED, probes=(probe,)), data_for(probe, tmp_path)
+    settings = settings.changed(probe, **WITH_SHOTS) if name == BY_SHOTS else settings
 
     def run(changed):
         model = recalling_model(recalls_what_it_sees) if probe == "recall" else known_model(blind)
         model = reader_model(by_the_text) if data else model
         model = loses_format(model, where) if changed else model
-        return read_run(diagnose(model, settings, tmp_path / f"{changed}", data=data))
+        return diagnosed(model, settings, tmp_path / f"{changed}", data=data)
 
-    kept, lost = run(False).records, run(True)
-    assert len({is_lost(record) for record in kept}) == 2
-    for before, after in zip(kept, lost.records, strict=True):
-        assert after["nll_choice"] == pytest.approx(before["nll_choice"], abs=1e-4)
-        more = after["nll_allowed"] - before["nll_allowed"]
-        assert more > 1 and not after["correct"] if is_lost(before) else more == pytest.approx(0, abs=1e-5)
-    summary = summarise(lost)
-    entries = {condition_text(entry["condition"]): entry for entry in summary["probes"].get(probe, [])}
-    changes = []
-    for entry in (entry for entry in entries.values() if "paired" in entry):
-        paired = entry["paired"]
-        changes.append(is_lost(entry) and not is_lost(entries[condition_text(paired["baseline"])]))
-        assert paired["nll_choice"]["difference"] == pytest.approx(0, abs=1e-4)
-        more = paired["nll_allowed"]["difference"]
-        assert more > 1 if changes[-1] else more == pytest.approx(0, abs=1e-4)
-    assert any(changes) == (
-        bool(changes) and probe not in ("recall", "points")
-    )  # these compare distances, at equal masks
-    if where is distant_rule:
-        assert summary["scores"]["distance_nats"]["value"] == pytest.approx(LOST, abs=1e-3)
+    kept, lost = run(False).table(probe), run(True)
+    is_less = [is_lost(row) for row in kept.to_dict("records")]
+    assert {*is_less} == {True, False}
+    more = (lost.table(probe).nll_allowed - kept.nll_allowed).to_numpy()
+    assert lost.table(probe).nll_choice.tolist() == pytest.approx(kept.nll_choice.tolist(), abs=1e-4)
+    assert all(one > 1 if less else abs(one) < 1e-5 for one, less in zip(more, is_less, strict=True))
+    assert not lost.table(probe).correct[is_less].any()
+    if name in LOSSES:
+        assert measured(lost, probe)[LOSSES[name]].value == pytest.approx(LOST, abs=1e-3)
 
 
 # Prose
@@ -227,7 +202,7 @@ def test_natural_text_tells_masks_from_full_stops(tmp_path):
         return hidden
 
     model._body = body
-    table = tables_of(read_run(diagnose(model, settings, tmp_path)), ())["natural-text"]
+    table = diagnosed(model, settings, tmp_path).table("natural-text")
     guessing = torch.tensor(float(len(tokenizer) - 1)).log().item()  # anything but the mask
     assert set(table.masks_seen) == {1, 21}
     assert table.nll.tolist() == pytest.approx([guessing * (masks == 21) for masks in table.masks_seen], abs=1e-3)

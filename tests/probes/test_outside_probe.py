@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from maskwise.report.pages.page import write_page
+from maskwise.report.readings import read_all
+from maskwise.report.words.printed_summary import print_summary
 
 import maskwise
 from helpers.known import SMALL, known_model, uniform
 from maskwise.probes import PROBES
-from maskwise.report.pages.page import write_page
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import check, preset
 from maskwise.support.errors import UserError

@@ -1,12 +1,11 @@
 """Claims about masks in prose, from tables in which the truth was put by hand."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from helpers.records import record
 from maskwise.probes.library import marginals, order, total_correlation
-from maskwise.records.table import table_of
 from maskwise.scoring.intervals import none_seen
 
 MASKS, PIECES = 16, 8
@@ -22,12 +21,8 @@ def reach(values):
 
 def table(rows):
     """rows: (piece, condition, evidence, other fields)"""
-    plain = {"task": "text", "masks": MASKS, "correct": False, "confidence": 0.5, "entropy": 1.0}
-    listed = [
-        record(**plain | {"point": piece, "condition": condition, "evidence": evidence} | more)
-        for piece, condition, evidence, more in rows
-    ]
-    return table_of(listed, False)
+    plain = {"task": "text", "masks_seen": MASKS, "correct": 0.0, "confidence": 0.5, "entropy": 1.0}
+    return pd.DataFrame(plain | {"point": piece} | condition | found | more for piece, condition, found, more in rows)
 
 
 def gaps(entropy, confidence, tv_next, mode_common):

@@ -4,6 +4,9 @@ from dataclasses import replace
 from zlib import crc32
 
 import pytest
+from maskwise.report.pages.page import write_page
+from maskwise.report.readings import read_all
+from maskwise.report.words.printed_summary import print_summary
 
 import maskwise as mw
 from helpers.known import SMALL, known_model, uniform
@@ -12,9 +15,6 @@ from maskwise.probes import PROBES
 from maskwise.probes.probe import Asker, Setup
 from maskwise.probes.select_tasks import NAME, SUMMARY
 from maskwise.probes.text import load_text
-from maskwise.report.pages.page import write_page
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose, plan
 from maskwise.runs.settings import chosen_settings

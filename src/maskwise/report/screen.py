@@ -256,8 +256,8 @@ def _rows(tables: Tables) -> Iterator[tuple[str, Row]]:
         table = tables[probe]
         return of_relevant(table, relevant_numbers(table)[0], True)
 
-    if len(tables.get(MASKS, ())):
-        right = wide(few_shots(main(MASKS)), "masks")
+    if len(tables.get(MASKS, ())) and len(masks := few_shots(main(MASKS))):
+        right = wide(masks, "masks")
         most = max(right, default=0)
         few = [k for k in right if k in SHOWN and k < most]
         named = "accuracy with {} masks", "change of accuracy with {} masks instead of {}"

@@ -1,6 +1,7 @@
 """steps: what was unmasking (40 steps, in two orders) and few-steps (a random order)."""
 
-from maskwise.probes.library.steps import in_one_step, metrics
+from maskwise.probes.library.mask_count import few_shots
+from maskwise.probes.library.steps import metrics
 from maskwise.probes.probe import of_relevant
 from maskwise.scoring.estimates import NATS, mean, wide
 from oracle.kept import curve_rows, of_claim, of_estimate
@@ -29,6 +30,6 @@ def claims(table, tables):
             for said, field in (("nats", "nll"), ("nats content", "nll_choice")):
                 nats = wide(table[table.masks == most], "order", field)
                 random = claim == "surest-first-best"
-                before = nats["random"] if random else wide(in_one_step(tables), "masks", field)[most]
+                before = nats["random"] if random else wide(few_shots(tables["mask-count"]), "masks", field)[most]
                 gained = mean("", before - nats["confidence"], NATS)
                 yield of_estimate(f"claim {claim}, {said} value", {"relevant": 10}, gained)

@@ -17,7 +17,7 @@ from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import POINTS, SHARE, Estimate, curve, mean, wide
+from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, mean, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt
@@ -44,15 +44,26 @@ def ask(setup: Setup, distractors: tuple[int, ...] = (0, 10, 20, 30), mask_share
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
-    """The price of the masks with the most distractors, beyond that with the fewest: negative where it grows."""
+    """The price of the masks with the most distractors, beyond that with the fewest: negative where it grows; then what
+    the distractors cost."""
     right = wide(table, ["distractors", "masks"])
-    lengths = sorted(table.distractors.unique())
-    more = [masks for masks in table.masks.unique() if masks not in (FEW, NO_MASKS)]
-    if len(lengths) < 2 or not more or right.empty:
+    if right.empty or table.distractors.nunique() < 2:
         return []
-    price = {n: right[n, more[0]] - right[n, FEW] for n in (lengths[0], lengths[-1])}
-    name = f"price of the masks with {lengths[-1]} distractors less that with {lengths[0]}"
-    return [mean(name, price[lengths[-1]] - price[lengths[0]], POINTS, (-2.0, 2.0), claim="below")]
+    few, most = table.distractors.min(), table.distractors.max()
+    costs = [
+        change(
+            f"change of accuracy with {most} distractors instead of {few}, {masks}",
+            right[most, masks],
+            right[few, masks],
+        )
+        for masks in table.masks.unique()
+    ]
+    more = [masks for masks in table.masks.unique() if masks not in (FEW, NO_MASKS)]
+    if not more:
+        return costs
+    price = {n: right[n, more[0]] - right[n, FEW] for n in (few, most)}
+    name = f"price of the masks with {most} distractors less that with {few}"
+    return [mean(name, price[most] - price[few], POINTS, (-2.0, 2.0), claim="below"), *costs]
 
 
 def by_length(table: Table, others: Tables) -> Table:

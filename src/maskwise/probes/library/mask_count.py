@@ -138,7 +138,7 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 def few_shots(table: Table) -> Table:
     """The answers that are about masks alone."""
     own = table[table.shots.isna()] if "shots" in table else table
-    return own.astype({"masks": int, "relevant": int})
+    return own.assign(masks=0, relevant=0) if own.empty else own.astype({"masks": int, "relevant": int})
 
 
 def of_masks(table: Table) -> list[Estimate]:

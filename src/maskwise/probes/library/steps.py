@@ -21,6 +21,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from maskwise.probes.library.mask_count import NAME as MASK_COUNT
+from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
 from maskwise.probes.setup import Setup
@@ -31,7 +33,7 @@ from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt
 
-NAME, MASK_COUNT = "steps", "mask-count"
+NAME = "steps"
 RANDOM, CONFIDENT = "random", "confidence"
 STRATEGIES = {RANDOM: "random", CONFIDENT: "low-confidence"}  # the orders, and the unmasking strategies they are
 COST = 4
@@ -85,7 +87,7 @@ def won_back(after: Any, way: str, most: int, others: Tables) -> list[Estimate]:
     """Less the accuracy in one step: a claim where masks lower that."""
     if MASK_COUNT not in others:
         return []
-    one_step = wide(in_one_step(others), "masks")
+    one_step = wide(few_shots(others[MASK_COUNT]), "masks")
     if most not in one_step or 2 not in one_step or most == 2:
         return []
     lost = change("", one_step[most], one_step[2]).side < 0
@@ -99,15 +101,9 @@ def by_masks(table: Table, others: Tables) -> Table:
     surest = table.order.map({RANDOM: "", CONFIDENT: ", most confident first"})
     listed = [table.assign(way=table.steps.astype(str) + " steps" + surest)]
     if MASK_COUNT in others:
-        one_step = in_one_step(others)
+        one_step = few_shots(others[MASK_COUNT])
         listed.insert(0, one_step[one_step.masks.isin(table.masks)].assign(way="1 step"))
     return curve(pd.concat(listed), ["way", "masks"], {"correct": SHARE}, {"masks": table.masks.min()})
-
-
-def in_one_step(others: Tables) -> Table:
-    """The answers of mask-count to the same questions."""
-    table = others[MASK_COUNT]
-    return table[table.shots.isna()] if "shots" in table else table
 
 
 PROBE = Probe(
