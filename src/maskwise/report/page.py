@@ -19,6 +19,7 @@ from maskwise.models.families import FAMILIES
 from maskwise.probes import PROBES
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.sample import SampledPrompt, read_sample
+from maskwise.report import chart
 from maskwise.report.prompts import environment, prompt_view
 from maskwise.report.screen import screen_of
 from maskwise.report.screen_view import screen_view
