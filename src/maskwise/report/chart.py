@@ -10,6 +10,7 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,13 @@ def draw(figure: Figure, table: Table, narrow: bool = False, width: float = WIDE
 
     Bands and thick lines: intervals over questions; thin lines: over tasks (tasks_low, tasks_high).
     """
+    if (
+        figure.kind == "line"
+        and figure.series is not None
+        and figure.series in table
+        and table[figure.x].nunique() == 1
+    ):  # no line to draw
+        figure = replace(figure, kind="points", x=figure.series, series=None)
     table = named(figure, table)
     panels = [None] if figure.panel is None else list(dict.fromkeys(table[figure.panel]))
     names = list(dict.fromkeys(table["_name"]))
@@ -264,9 +272,10 @@ def inline(drawn: str, prefix: str, label: str) -> Markup:
         text = re.sub(found, new, text)
     for colour, variable in VARIABLES.items():
         text = text.replace(colour, f"var({variable})")
-    view = re.search(r'viewBox="[^"]*"', text)
+    view = re.search(r'viewBox="0 0 ([\d.]+)[^"]*"', text)
     assert view is not None
-    return Markup(f'<svg role="img" aria-label="{escape(label)}" {view[0]}>' + text[text.index(">") + 1 :])
+    size = f'{view[0]} style="max-width: {float(view[1]) / 0.72:.0f}px"'  # an inch is 72 units
+    return Markup(f'<svg role="img" aria-label="{escape(label)}" {size}>' + text[text.index(">") + 1 :])
 
 
 def files(canvas: "Canvas") -> dict[str, bytes]:

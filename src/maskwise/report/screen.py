@@ -32,6 +32,7 @@ from maskwise.tasks.episodes import CHANCE, LETTERS
 
 MASKS, FILLER, CONTRAST, TOGETHER = "mask-count", "filler", "contrast", "total-correlation"
 SHOWN = (2, 20, 200)  # numbers of masks, where they were asked
+ON_SCREEN = (MASKS, FILLER, CONTRAST, TOGETHER, "own-task")
 LEADS = {"masks": MASKS, "distance": CONTRAST}  # the row that leads, and its probe
 
 
@@ -39,13 +40,15 @@ LEADS = {"masks": MASKS, "distance": CONTRAST}  # the row that leads, and its pr
 class Row:
     """One line: right answers, questions x conditions, and the conditions shown, of which the first is the baseline.
 
-    accuracy, changed: names of estimates, by the condition and the one it is compared with.
+    accuracy, changed: names of estimates, by the condition and the one it is compared with. asked: the answers, where
+    a question is several.
     """
 
     right: Table = field(repr=False)
     shown: tuple[Any, ...]
     accuracy: str
     changed: str
+    asked: Table | None = field(default=None, repr=False)
 
     @cached_property
     def levels(self) -> list[tuple[str, Estimate]]:
@@ -140,7 +143,9 @@ class Screen:
     @property
     def flips(self) -> tuple[int, int, int]:
         """Answers of the lead that became wrong, became right, and did not change."""
-        moved = np.sign(self.rows[self.lead].by_question)
+        row = self.rows[self.lead]
+        each = row.right if row.asked is None else row.asked
+        moved = np.sign(each[row.shown[-1]] - each[row.shown[0]])
         return int((moved < 0).sum()), int((moved > 0).sum()), int((moved == 0).sum())
 
     @property
@@ -269,11 +274,14 @@ def _rows(tables: Tables) -> Iterator[tuple[str, Row]]:
         after = "{} full stops after the closed answer"
         yield "stops", Row(right, ends, f"accuracy with {after}", f"change of accuracy with {after}")
     if len(tables.get(CONTRAST, ())):  # under the fewest masks from 2
-        asked = of_questions(tables[CONTRAST], BY, RULES, in_full=True)
-        fewest = 2 if 2 in set(asked.masks) else asked.masks.min()
-        right = wide(asked[asked.masks == fewest], "examples")
+        table = tables[CONTRAST]
+        same = table[table.masks == (2 if 2 in set(table.masks) else table.masks.min())]
+        right = wide(of_questions(same, BY, RULES, in_full=True), "examples")
         named = "accuracy with the example {}", "change of accuracy with the example {} instead of {}"
-        yield "distance", Row(right, tuple(where for where in ("near", "far") if where in right), *named)
+        yield (
+            "distance",
+            Row(right, tuple(where for where in ("near", "far") if where in right), *named, wide(same, "examples")),
+        )
 
 
 # In words
@@ -323,8 +331,8 @@ def in_lines(found: Screen, width: int | None = None) -> list[str]:
         lines.append(f"at once     {shared}: {FILL[found.verdicts['together'].word]}")
     if found.lead:
         wrong, right, same = found.flips
-        asked = f"{wrong + right + same:,} questions, {found.tasks} tasks, guessing {CHANCE:.0%}"
-        lines.append(f"{asked}. {wrong} answers became wrong, {right} right, {same} did not change.")
+        lines.append(f"{found.rows[found.lead].change.n:,} questions, {found.tasks} tasks, guessing {CHANCE:.0%}.")
+        lines[-1] += f" Of {wrong + right + same:,} answers {wrong} became wrong, {right} right, {same} did not change."
     lines += [f" {line}" for line in _example_lines(found)]
     lines += own_lines(found.tables)
     lines += [f"do: {command}{'  # ' if command else ''}{why}" for command, why in found.advice]

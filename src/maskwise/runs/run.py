@@ -15,7 +15,7 @@ from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.table import Table
 from maskwise.report import chart
 from maskwise.report.page import as_strangers_wrote_them, first_screen, labels_of, sections_of, write_page
-from maskwise.report.screen import Screen, finding_of, in_lines, screen_of
+from maskwise.report.screen import ON_SCREEN, Screen, finding_of, in_lines, screen_of
 from maskwise.report.screen_view import lead_figure
 from maskwise.scoring.estimates import Estimate
 from maskwise.support.errors import UserError, UserNotice
@@ -67,7 +67,10 @@ class Run(RunOnDisk):
         return f"Run({str(self.folder)!r}: {self.manifest.model.name}, {len(self.answers)} records{state})"
 
     def __str__(self) -> str:
-        return "\n".join(in_lines(self.screen))
+        """The first screen, then what it has not: the finding of each probe, of one probe alone all its estimates."""
+        others = {name: found for name, found in self.measured.items() if name not in ON_SCREEN and found}
+        listed = [one for found in others.values() for one in (found if len(others) == 1 else found[:1])]
+        return "\n".join([*in_lines(self.screen), *map(str, listed)])
 
     @cached_property
     def screen(self) -> Screen:
