@@ -90,7 +90,7 @@ def landing_page() -> str:
     text = _moved((ROOT / "README.md").read_text())
     commands = (ROOT / "docs" / "how-to" / "first-command.md").read_text().split("\n## ", 1)[1]
     commands = re.sub(r"\]\((?=[\w-]+\.md)", "](how-to/", commands)
-    before, table, after = text.partition("| I want to ... |")
+    before, table, after = text.partition("| I want to |")
     return f"{before}## The first command for your model\n\n{tabs('## ' + commands)}\n\n{table}{after}"
 
 
