@@ -22,7 +22,7 @@ from faults import DISKS, KILLS, Fault
 from maskwise import start
 
 WRITE = "write: "
-IMPORTS = ("maskwise.cli", "maskwise.runs.diagnose", "maskwise.report.pages.page", "maskwise.training.tune", "peft")
+IMPORTS = ("maskwise.cli", "maskwise.runs.diagnose", "maskwise.report.page", "maskwise.training.tune", "peft")
 IMPORTS += ("matplotlib.figure", "safetensors.torch", "scipy.stats", "transformers.trainer")
 SHORT = "--steps 4 --save-every 2 --batch 2 --accumulation 1 --many 10 --held-out 0 --lora-rank 2 --no-tensorboard"
 
