@@ -19,7 +19,6 @@ NOT_DECLARED = {
 EXTRAS = {
     "lm_eval": "lm-eval",
     "datasets": "lm-eval",
-    "pandas": "frame",
     "gradio": "studio",
     "fastapi": "studio",
     "uvicorn": "studio",

@@ -110,7 +110,7 @@ def test_a_model_says_what_it_is_and_what_to_call():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: mw.diagnose("tiny-llada", questions=0), "points must be at least 1, not 0"),
+        (lambda: mw.diagnose("tiny-llada", questions=0), "questions must be at least 1, not 0"),
         (lambda: mw.diagnose("tiny-llada", preset="paper", relevant=3), 'preset="paper" asks 10 relevant examples'),
         (lambda: mw.generate("tiny-llada", "hi", chat=True), "has no chat template: use chat=False"),
         (lambda: mw.advise("tiny-llada", [{"prompt": "a", "answer": "b"}]), "judged: exact, pattern REGEX or function"),

@@ -61,7 +61,7 @@ def test_help_and_version_import_nothing_heavy():
 
 def test_a_report_is_drawn_without_torch():
     """Seconds of imports, for nothing: it reads records and draws them."""
-    names = ("report.pages.page", "report.readings", "report.words.printed_summary", "runs.settings")
+    names = ("report.page", "report.result", "report.card", "runs.run", "runs.settings")
     modules = ", ".join(f"maskwise.{name}" for name in names)
     code = f"import sys, {modules}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -70,7 +70,7 @@ def test_a_report_is_drawn_without_torch():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["diagnose", "--pints", "3"], "--questions"),
+        (["diagnose", "--question", "3"], "--questions"),
         (["diagnose", "--questions", "three"], "--questions"),
         (["diagnoze"], "diagnose"),
         (["score", "tiny-llada"], "--data"),
@@ -139,10 +139,10 @@ def test_imports_pause_the_garbage_collector_and_leave_it_as_it_was():
 def test_every_extra_is_a_package_that_something_needs_and_says_so():
     """Each is installed here, where its tests run (studio and docs by `make slow`); what misses it names the extra."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras.keys() == {"lm-eval", "frame", "studio", "gguf", "data", "docs", "dev"}
+    assert extras.keys() == {"lm-eval", "studio", "gguf", "data", "docs", "dev"}
     assert all(find_spec(module) is not None for module in ("lm_eval", "pandas", "gguf", "datasets", "pyarrow"))
     source = "".join(file.read_text() for file in (ROOT / "src" / "maskwise").rglob("*.py"))
-    assert all(f"'.[{extra}]'" in source for extra in ("frame", "gguf", "data", "studio"))
+    assert all(f"'.[{extra}]'" in source for extra in ("gguf", "data", "studio"))
 
 
 def test_ci_runs_the_readmes_test_command_and_more():

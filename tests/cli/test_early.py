@@ -106,7 +106,7 @@ WRONG = {
     "report nowhere": "nowhere is not a run folder",
     "report tiny-llada": "run maskwise diagnose first, and give the folder it writes",
     "report tiny-llada --card": "run maskwise diagnose first, and give the folder it writes",
-    "report notes --card --sort mask_tax": "--card prints Markdown of one folder",
+    "report notes --sort mask_tax": "--sort was removed in 0.3",
     "report notes notes": "notes is named twice: name each folder once",
     "diagnose --probes mask-count,mask-count": "the probe mask-count is named twice",
     "compare run-a run-b --questions 50": "--questions is for models: leave it out, run folders are compared as they are",

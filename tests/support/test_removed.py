@@ -26,7 +26,7 @@ def test_a_removed_option(name):
     assert str(removed("option", name)) in refused(command.get(name, "diagnose"), "tiny-llada", name, "1")
 
 
-@pytest.mark.parametrize("command", ["diagnose", "advise"])
+@pytest.mark.parametrize("command", ["diagnose", "advise", "report"])
 def test_an_option_that_only_one_command_lost(command):
     for name in REMOVED[f"option of {command}"]:
         assert str(removed(f"option of {command}", name)) in refused(command, "tiny-llada", name, "1")

@@ -28,6 +28,7 @@ REMOVED: dict[str, dict[str, str]] = {
     "option of advise": dict.fromkeys(("--max-tokens", "--model", "--cost", "--templates"), "")
     | dict.fromkeys(("--blocks", "--caches", "--canvases", "--rules", "--steps"), "--settings")
     | {"--budget": "--questions", "--judge": "--function with mw.score"},
+    "option of report": dict.fromkeys(("--reverse", "--sort"), "the runs are in the order of their folders"),
     "probe": {
         "attention": "attribution measures it",
         "calibration": "contrast",
