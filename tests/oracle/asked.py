@@ -100,7 +100,7 @@ HOW: dict[str, How] = {
     "filler": How(
         "filler",
         named("filler fillers format relevant"),
-        parameters={"filler_counts": (), "after_two_masks": (".",), "mask_counts": (2, 200)},
+        parameters={"filler_counts": (), "after_two_masks": (".",), "mask_counts": (2, 200), "among": None},
     ),
     "context-length": How("context-length", named("distractors masks relevant")),
     "location-masks": How("location", named("location masks relevant"), part={"question": "right"}, but={"masks": 0}),

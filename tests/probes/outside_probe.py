@@ -1,51 +1,53 @@
-"""A probe in a module of its own: the question is put in other words, one curve, one score."""
+"""Fewer examples: is one relevant example enough?
 
-from collections.abc import Iterator, Sequence
+    R Q ? _
+    R R Q ? _
 
-from maskwise.probes.few_shot import episode_units
-from maskwise.probes.section import Section, curve
+The relevant examples stand alone, without distractors. A rising line means that more of them help.
+"""
 
-from maskwise.probes.probe import Probe, ScoreRule, Setup, Unit, Variant, first_condition
-from maskwise.records.record import ProbeFields, Record
-from maskwise.scoring.scores import Score, score
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from maskwise.probes.probe import Figure, Probe
+from maskwise.probes.questions import Questions, ended, few_shot
+from maskwise.probes.setup import Setup
+from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import SHARE, Estimate, change, curve, share, wide
 from maskwise.support.typed import Count
+from maskwise.tasks.episodes import CHANCE
+from maskwise.tasks.prompts import Prompt
 
 NAME = "fewer-examples"
 
 
-def units(setup: Setup) -> Iterator[Unit]:
-    for shots in setup.own["shots"]:
-        yield from episode_units(setup, [Variant(NAME, {"shots": shots}, open=True, masks=2)], shots, 0)
+def ask(setup: Setup, shots: tuple[int, ...] = (1, 4)) -> Iterator[Questions]:
+    for source in few_shot(setup, shots, distractors=0):
+
+        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
+            return ended(setup.asker, source.encoded(point), 2)
+
+        yield Questions(source, [{"shots": source.relevant}], prompt, source.answer)
 
 
-def accuracy(records: Sequence[Record]) -> Score:
-    return score(sum(record.correct for record in records) / len(records), None, None)
+def metrics(table: Table, others: Tables) -> list[Estimate]:
+    right = wide(table, "shots")
+    few, many = min(right), max(right)
+    named = f"change of accuracy with {many} examples instead of {few}"
+    return [change(named, right[many], right[few]), share(f"accuracy with {few}", right[few])]
 
 
-class ConditionFields(ProbeFields, frozen=True, kw_only=True):
-    shots: Count
+def by_shots(table: Table, others: Tables) -> Table:
+    return curve(table, ["shots"], {"correct": SHARE}, {"shots": table.shots.min()})
 
 
 PROBE = Probe(
-    name=NAME,
-    group="context",
-    about="one or two relevant examples alone",
-    condition=ConditionFields,
+    NAME,
+    __doc__,
+    ask,
+    metrics,
+    figures=[Figure(by_shots, "shots", "Relevant examples", guessing=CHANCE)],
+    condition={"shots": Count},
     presets=("quick", "default"),
-    units=units,
-    parameters={"shots": (1, 4)},
-    quick={"shots": (1, 2)},
-    baseline=first_condition,
-    scores=(ScoreRule("mean_accuracy", "Mean accuracy", "over all numbers of examples", accuracy),),
-    sections=(
-        Section(
-            title="How many examples does it take?",
-            question="The relevant examples alone.",
-            paper="",
-            how_to_read="A rising line.",
-            x_label="Relevant examples",
-            at="{} examples",
-            points=curve(NAME, "shots"),
-        ),
-    ),
+    sizes={"quick": {"shots": (1, 2)}},
 )

@@ -16,7 +16,7 @@ from maskwise.probes.answers.gradients import attribute, embedding_gradients, ma
 from maskwise.probes.answers.plain import Answer, ask
 from maskwise.probes.evidence import TIMES_INPUT
 from maskwise.probes.library.attribution import drawn, metrics, prompt_with_masks, prompt_with_parts
-from maskwise.probes.probe import Asker
+from maskwise.probes.setup import Asker
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.rules import TASKS

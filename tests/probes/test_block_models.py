@@ -5,24 +5,20 @@ from dataclasses import replace
 
 import pytest
 import torch
-from maskwise.probes.summary import summarise
-from maskwise.report.pages.page import build
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
 from typer.testing import CliRunner
 
 import maskwise as mw
-from helpers.known import SMALL, shipped_tokenizer
+from helpers.known import SMALL, diagnosed, shipped_tokenizer
 from helpers.tiny import edit_config, tiny_fast_dllm, tiny_llada, tiny_llada2, tiny_sdar
 from maskwise.cli import app
 from maskwise.models.attention.ragged import Reach
 from maskwise.models.batch import Batch
-from maskwise.probes import PROBES, record_fields
+from maskwise.probes import PROBES
 from maskwise.probes.blocks import most_masks, visible_counts
-from maskwise.probes.probe import Asker, Setup
-from maskwise.records.folder import read_run
+from maskwise.probes.setup import Asker, Setup
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose
+from maskwise.runs.run import read_run
 from maskwise.runs.settings import DEFAULT, fit_to_model
 from maskwise.support.errors import UserError
 from maskwise.tasks.words import load_words
@@ -84,79 +80,70 @@ def test_a_prompt_moved_on_the_grid_is_padded_on_the_left_by_tokens_nobody_sees(
         torch.testing.assert_close(found, left_padded(model, ids, start, 9), atol=5e-5, rtol=1e-4)
 
 
+def assert_dense(model, run, row):
+    """The answer of a row of a table is that of a padded call with its prompt moved as the row says."""
+    ids = asked_ids(run.manifest, row, model.tokenizer)
+    place = ids.index(model.mask_id)
+    p = left_padded(model, ids, (int(row["place_in_block"]) - place) % model.block, place).softmax(-1)
+    assert row["predicted"] == model.tokenizer.decode([int(p.argmax())])
+    assert row["confidence"] == pytest.approx(float(p.max()), abs=1e-4)
+
+
 @pytest.mark.parametrize("make", MODELS)
-def test_records_are_the_dense_answers_at_the_start_of_a_block_with_every_mask_visible(make, tmp_path):
+def test_answers_are_the_dense_ones_at_the_start_of_a_block_with_every_mask_visible(make, tmp_path):
     model = block_model(make)
-    run = read_run(diagnose(model, replace(FEW, probes=("location", "mask-count")), tmp_path))
+    run = diagnosed(model, replace(FEW, probes=("location", "mask-count")), tmp_path)
     most = most_masks(model.block, model.shift)
     asked = [k for k in (1, 2, 5) if k <= most] + [most]
-    assert {r["condition"]["masks"] for r in run.records if r["probe"] == "mask-count"} == set(asked)
-    assert run.manifest["not_visible"] == {"mask-count": [k for k in (5, 20) if k > most]}
-    assert run.manifest["model"]["block"] == model.block
-    for record in run.records:
-        assert record["visible"] == record["masks"] and record["offset"] == int(model.shift)
-    for record in run.records[:: len(run.records) // 4]:
-        ids = asked_ids(run.manifest, record, model.tokenizer)
-        row = ids.index(model.mask_id)
-        p = left_padded(model, ids, (int(model.shift) - row) % model.block, row).softmax(-1)
-        assert record["predicted"] == model.tokenizer.decode([int(p.argmax())])
-        assert record["confidence"] == pytest.approx(float(p.max()), abs=1e-4)
+    assert set(run.table("mask-count").masks) == set(asked)
+    assert run.manifest.not_visible == {"mask-count": [k for k in (5, 20) if k > most]}
+    assert run.manifest.model.block == model.block
+    for table in run.tables.values():
+        assert (table.masks_visible == table.masks_seen).all() and set(table.place_in_block) == {int(model.shift)}
+        for row in table.iloc[:: len(table) // 2].to_dict("records"):
+            assert_dense(model, run, row)
 
 
-def test_counts_beyond_the_block_read_not_visible_in_the_terminal_and_on_the_page(tmp_path, capsys):
-    settings = replace(FEW, probes=("location", "mask-count"))
-    (reading,) = read_all([diagnose(block_model(tiny_llada2), settings, tmp_path)])
-    assert reading.summary["not_visible"] == {"mask-count": [20]}
-    assert [entry["visible"] for entry in reading.summary["probes"]["mask-count"]] == [1, 2, 5, 8]
-    print_summary(reading)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "20 masks or fillers are not visible: an answer sees at most 8, its own mask included, of its block" in shown
-    assert "this model sees nothing behind the question, so the question is always last" in shown
-    page = build([reading])[0]
-    assert "Not visible to an answer, which sees no token after its block: 20." in page and "blocks of 8 tokens" in page
+def test_the_curve_ends_at_the_largest_number_that_is_visible(tmp_path):
+    run = diagnosed(block_model(tiny_llada2), replace(FEW, probes=("mask-count",)), tmp_path)
+    (figure, *_) = PROBES[[probe.name for probe in PROBES].index("mask-count")].figures
+    assert sorted(set(figure.data(run.table("mask-count"), {}).masks)) == [1, 2, 5, 8]
+    assert run.manifest.not_visible == {"mask-count": [20]}
+    assert run.measured["mask-count"][0].name == "change of accuracy with 8 masks instead of 2"
 
 
-def test_a_note_says_whether_the_answers_own_mask_is_counted():
-    asker = Asker(None, 0, 0, False)
-    setup = Setup(block_model(tiny_llada2), asker, FEW, load_words(), "", {}, [])
-    for other_tokens, most, said in (
-        (0, 8, "its own mask included"),
-        (1, 7, "besides its own mask"),
-        (3, 5, "besides its own mask and 2 other tokens"),
-    ):
+def test_other_tokens_in_the_block_leave_room_for_fewer():
+    setup = Setup(block_model(tiny_llada2), Asker(None, 0, 0, False), FEW, load_words(), "", {}, [])
+    for number, (other_tokens, most) in enumerate(((0, 8), (1, 7), (3, 5)), 1):
         assert visible_counts(setup, "filler", [2, 20], other_tokens) == (2, most)
-        assert f"an answer sees at most {most}, {said}, of its block of 8 tokens" in setup.notes[-1]
+        assert len(setup.notes) == number
 
 
 @pytest.mark.parametrize("make", [tiny_fast_dllm, tiny_llada2])
 def test_the_answer_stands_where_block_offset_says_and_sees_the_masks_of_its_block(make, tmp_path):
     model = block_model(make)
-    run = read_run(diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path))
-    conditions = {(r["condition"]["after"], r["condition"]["offset"], r["masks"]) for r in run.records}
-    assert conditions == {
+    run = diagnosed(model, replace(FEW, probes=("block-offset",)), tmp_path)
+    table = run.table("block-offset")
+    assert set(map(tuple, table[["after", "offset", "masks_seen"]].to_numpy())) == {
         ("2 masks", 0, 2),
         ("2 masks", 4, 2),
         ("to the end", 0, 8),
         ("to the end", 4, 4),
         ("to the end", 7, 1),
     }
-    for record in run.records:
-        offset = record["condition"]["offset"]
-        hidden = model.shift and offset == 0  # read from the last token of the block before
-        assert record["offset"] == offset and record["visible"] == (0 if hidden else record["masks"])
-        ids = asked_ids(run.manifest, record, model.tokenizer)
-        row = ids.index(model.mask_id)
-        p = left_padded(model, ids, (offset - row) % model.block, row).softmax(-1)
-        assert record["confidence"] == pytest.approx(float(p.max()), abs=1e-4)
+    for row in table.to_dict("records"):
+        hidden = model.shift and row["offset"] == 0  # read from the last token of the block before
+        assert row["place_in_block"] == row["offset"]
+        assert row["masks_visible"] == (0 if hidden else row["masks_seen"])
+        assert_dense(model, run, row)
 
 
 def test_models_without_blocks_are_not_asked_about_places_in_them(tmp_path):
     model = tiny_llada(tokenizer=shipped_tokenizer(), vocab=2056, window=2048)
-    run = read_run(diagnose(model, replace(FEW, probes=("mask-count", "block-offset")), tmp_path))
-    assert run.manifest["settings"]["probes"] == ["mask-count"]
-    assert run.manifest["notes"] == ["block-offset was not run: it is for block diffusion models"]
+    run = diagnosed(model, replace(FEW, probes=("mask-count", "block-offset")), tmp_path)
+    assert run.manifest.settings.probes == ["mask-count"] and len(run.manifest.notes) == 1
     assert fit_to_model(DEFAULT, causal=False)[1] == []  # named by the preset alone
-    with pytest.raises(UserError, match="is for block diffusion models; name another probe, such as location"):
+    with pytest.raises(UserError, match="block-offset is for block diffusion models"):
         diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path / "alone")
 
 
@@ -165,16 +152,18 @@ def test_every_probe_is_asked_or_says_why_not(tmp_path):
     names = tuple(probe.name for probe in PROBES)
     settings = replace(FEW, probes=names, questions=1, passages=1)
     settings = settings.changed("recall", lists_per_point=1, distances=("near",)).changed("points", clouds=1)
-    run = read_run(diagnose(block_model(tiny_fast_dllm), settings, tmp_path), record_fields())
-    asked = {record["probe"] for record in run.records}
-    output = " ".join(run.manifest["notes"])
-    assert {"location", "recall", "mask-count", "filler", "contrast", "natural-text", "attribution", "points"} <= asked
-    assert {name for name in names if name not in asked and f"{name} was not run" not in output} == set()
-    for record in run.records:
-        if record["probe"] != "block-offset":
-            assert record["visible"] == record["masks"] <= 7 and record["offset"] == 1
-        assert record["condition"].get("question", "right") == "right"
-    summarise(run)
+    run = diagnosed(block_model(tiny_fast_dllm), settings, tmp_path)
+    output = " ".join(run.manifest.notes)
+    asked = {"location", "recall", "mask-count", "filler", "contrast", "natural-text", "attribution", "points"}
+    assert asked <= run.tables.keys() == run.measured.keys()
+    assert {name for name in names if name not in run.tables and f"{name} was not run" not in output} == set()
+    for name, table in run.tables.items():
+        own = table[table.how == "one pass"] if name == "own-task" else table  # what is decoded sees its whole canvas
+        if name != "block-offset":
+            assert (own.masks_visible == own.masks_seen).all() and own.masks_seen.max() <= 7
+            assert set(own.place_in_block) == {1}
+        if "question" in table:
+            assert set(table.question.dropna()) == {"right"}
 
 
 def test_a_run_of_nothing_but_probes_that_do_not_apply_is_one_line(tmp_path):

@@ -16,9 +16,10 @@ from helpers.known import (
     with_parameters,
 )
 from maskwise.cli import app
-from maskwise.records.folder import read_run
+from maskwise.probes.library import mask_count
 from maskwise.runs.diagnose import diagnose
-from maskwise.runs.settings import DEFAULT, FULL, QUICK, check, with_examples
+from maskwise.runs.run import read_run
+from maskwise.runs.settings import DEFAULT, FULL, PAPER, QUICK, check, with_examples
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import draw, draw_afresh, mixed
 from maskwise.tasks.rules import TASKS
@@ -37,44 +38,47 @@ def majority_of_ten(questions, asked, text):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return diagnose(known_model(majority_of_ten), BOTH, tmp_path_factory.mktemp("runs") / "both")
+def run(tmp_path_factory):
+    return diagnosed(known_model(majority_of_ten), BOTH, tmp_path_factory.mktemp("runs") / "both")
 
 
-def test_the_papers_number_keeps_its_conditions_and_others_are_named(folder):
-    found = defaultdict(list)
-    for record in read_run(folder).records:
-        if record.condition not in found[record.probe]:
-            found[record.probe].append(record.condition)
-    places = [one for one in found["location"] if one["question"] == "right" and one["masks"] == 0]
-    plain = [{"question": "right", "location": at, "masks": 0} for at in (0, 2, 4)]
-    assert sorted(places, key=str) == sorted([*plain, *(one | {"relevant": 1} for one in plain)], key=str)
-    assert {"masks": 20} in found["mask-count"] and {"masks": 20, "relevant": 1} in found["mask-count"]
-    assert {"question": "right", "location": 4, "masks": 2, "relevant": 1} in found["location"]
-    assert not any("relevant" in one for one in found["location"] if one["question"] == "left")  # the main number alone
+def test_every_condition_names_its_number(run):
+    """In the lines of the file too: readers of 0.2 took a missing number for 10."""
+    lines = map(json.loads, (run.folder / "records.jsonl").read_text().splitlines())
+    assert {line["condition"]["relevant"] for line in lines} == {1, 10}
+    location, masks = run.table("location"), run.table("mask-count")
+    assert set(map(tuple, masks[["masks", "relevant"]].to_numpy())) == {(k, n) for k in (1, 2, 5, 20) for n in (1, 10)}
+    last = location[location.question == "right"]
+    asked = {(at, k, n) for at in (0, 2, 4) for k in (0, 2, 20) for n in (1, 10)}
+    assert set(map(tuple, last[["location", "masks", "relevant"]].to_numpy())) == asked
+    assert set(location.relevant[location.question == "left"]) == {10}  # the main number alone
 
 
-def test_scores_and_baselines_are_those_of_one_number(folder):
-    summary = summarise(read_run(folder))
-    assert summary["scores"]["locality"]["value"] == 0  # ten examples: right wherever they stand
-    assert summary["scores"]["locality_1"]["value"] == pytest.approx(1)  # one: far is guessing
-    assert {"mask_tax", "mask_tax_1", "degradation", "degradation_1"} <= summary["scores"].keys()
-    entries = summary["probes"]["mask-count"]
-    paired = [(entry["condition"], entry["paired"]["baseline"]) for entry in entries if "paired" in entry]
-    assert all(one.get("relevant") == other.get("relevant") for one, other in paired)
+def test_estimates_are_of_one_number_the_main_one_first(run):
+    found = measured(run, "location")
+    assert found["locality"].value == 0  # ten examples: right wherever they stand
+    assert found["locality, 1 example"].value == pytest.approx(1)  # one: far is guessing
+    masks = list(measured(run, "mask-count"))
+    half = len(masks) // 2
+    assert masks[half:] == [f"{name}, 1 example" for name in masks[:half]]
+    drawn = mask_count.by_masks(run.table("mask-count"), {}).query("measure == 'correct'")
+    before = drawn[drawn.masks == 2].set_index("relevant").value
+    assert drawn[drawn.masks == 20].set_index("relevant").change.to_dict() == pytest.approx(
+        (drawn[drawn.masks == 20].set_index("relevant").value - before).to_dict()
+    )
 
 
-def test_one_number_alone_gives_the_plain_scores(tmp_path):
-    run = read_run(diagnose(known_model(nearest_rule), replace(BOTH, probes=("location",), relevant=(1,)), tmp_path))
-    scores = summarise(run)["scores"]
-    assert scores["locality"]["value"] == pytest.approx(1) and "locality_1" not in scores
-    assert {record["condition"]["relevant"] for record in run.records} == {1}
+def test_one_number_alone_gives_the_plain_names(tmp_path):
+    run = diagnosed(known_model(nearest_rule), replace(BOTH, probes=("location",), relevant=(1,)), tmp_path)
+    found = measured(run, "location")
+    assert found["locality"].value == pytest.approx(1) and not any("example" in name[-9:] for name in found)
+    assert set(run.table("location").relevant) == {1}
 
 
 def test_examples_drawn_afresh_differ_from_point_to_point_and_only_there():
     words = load_words()
     shown, _ = split_words(words)
-    episode = draw(TASKS[4], words, relevant=1, distractors=3, questions=5, seed=7)
+    episode = draw(TASKS[4], words, relevant=1, distractors=3, points=5, seed=7)
     contexts = [draw_afresh(episode, shown, point) for point in range(5)]
     assert len({context.relevant for context in contexts}) == len({context.distractors for context in contexts}) == 5
     assert contexts[2] == draw_afresh(episode, shown, 2) and contexts[2].tests == episode.tests
@@ -83,7 +87,8 @@ def test_examples_drawn_afresh_differ_from_point_to_point_and_only_there():
     assert places == {0, 1, 2, 3}
 
 
-def test_ten_examples_are_one_context_and_one_example_is_not(tmp_path):
+@pytest.mark.parametrize("one_context", [True, False])
+def test_ten_examples_are_one_context_if_asked_and_one_example_is_not(one_context, tmp_path):
     seen = defaultdict(set)
 
     def reply(questions, asked, text):
@@ -91,14 +96,15 @@ def test_ten_examples_are_one_context_and_one_example_is_not(tmp_path):
         seen[sum(map(is_word_example, others))].add(tuple(others))
         return "A"
 
-    settings = replace(BOTH, probes=("mask-count",), tasks=BOTH.tasks[:1])
+    settings = replace(BOTH, probes=("mask-count",), tasks=BOTH.tasks[:1], one_context=one_context)
     diagnose(known_model(reply), settings, tmp_path)
-    assert len(seen[10]) == 1 and len(seen[1]) == settings.questions
+    assert len(seen[10]) == (1 if one_context else settings.questions) and len(seen[1]) == settings.questions
 
 
 def test_presets_and_other_numbers_of_distractors():
-    assert DEFAULT.relevant == FULL.relevant == (1, 10) and DEFAULT.distractors == 40
-    assert (QUICK.relevant, QUICK.distractors) == ((1,), 15)
+    assert (DEFAULT.relevant, FULL.relevant, QUICK.relevant) == ((10,), (1, 10), (1,))
+    assert (DEFAULT.distractors, FULL.distractors, QUICK.distractors) == (40, 40, 15)
+    assert [one.one_context for one in (QUICK, DEFAULT, FULL, PAPER)] == [False, False, True, True]
     fewer = with_examples(DEFAULT, (1, 5, 1), 20)
     assert (fewer.relevant, fewer.distractors, fewer.main_relevant) == ((1, 5), 20, 5)
     assert fewer.parameters["location"]["locations"] == (0, 5, 10, 15, 20)
@@ -114,9 +120,10 @@ def test_the_command_takes_a_list(tmp_path):
                  "--relevant", "1,10", "--distractors", "3", "--json", "--out", str(tmp_path / "run")]  # fmt: skip
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    summary = json.loads(result.stdout)
-    assert summary["settings"]["relevant"] == [1, 10] and {"locality", "locality_1"} <= summary["scores"].keys()
-    found = [record.condition for record in read_run(tmp_path / "run").records]
-    assert {(one["location"], one.get("relevant")) for one in found} == {(0, None), (3, None), (0, 1), (3, 1)}
+    run = read_run(tmp_path / "run")
+    assert run.manifest.settings.relevant == [1, 10]
+    found = run.table("location")[["location", "relevant"]].to_numpy()
+    assert {(0, 10), (3, 10), (0, 1), (3, 1)} == set(map(tuple, found))
+    assert {"locality", "locality, 1 example"} <= {one["name"] for one in json.loads(result.stdout)["estimates"]}
     bad = CliRunner().invoke(app, ["diagnose", "tiny-llada", "--relevant", "one"])
-    assert bad.exit_code == 2 and "--relevant takes numbers" in bad.stderr
+    assert bad.exit_code == 2 and "--relevant" in bad.stderr

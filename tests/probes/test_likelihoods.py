@@ -52,7 +52,7 @@ def test_prompts_know_the_letters_where_they_stand():
 
 @pytest.mark.slow
 def test_records_of_few_shot_questions_hold_both_parts_and_add_up(tmp_path):
-    run = diagnosed(tiny(), FEW_SHOT.changed("points", questions=2), tmp_path)
+    run = diagnosed(tiny(), FEW_SHOT.changed("points", points=2), tmp_path)
     for probe, table in run.tables.items():
         parts = table[["nll_allowed", "nll_choice"]]
         assert (parts.isna() if probe == "natural-text" else parts >= 0).all(axis=None)

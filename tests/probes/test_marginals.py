@@ -11,7 +11,7 @@ from helpers.oracle import oracle
 from helpers.tiny import tiny_llada
 from maskwise.probes.answers.distant_masks import common_tokens, compare_rows, text_frequencies
 from maskwise.probes.answers.pair_correlation import correlate, pair_correlation
-from maskwise.probes.probe import Asker
+from maskwise.probes.setup import Asker
 from maskwise.probes.text import cut_text, with_gap
 from maskwise.tasks.markov_source import small_chain
 from maskwise.tasks.prompts import Prompt

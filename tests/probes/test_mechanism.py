@@ -42,7 +42,7 @@ from maskwise.probes.library.mechanism import (
     metrics,
     prompts_of,
 )
-from maskwise.probes.probe import Asker
+from maskwise.probes.setup import Asker
 from maskwise.probes.questions import ended
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose

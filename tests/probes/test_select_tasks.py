@@ -4,19 +4,16 @@ from dataclasses import replace
 from zlib import crc32
 
 import pytest
-from maskwise.report.pages.page import write_page
-from maskwise.report.readings import read_all
-from maskwise.report.words.printed_summary import print_summary
 
 import maskwise as mw
-from helpers.known import SMALL, known_model, uniform
-from helpers.page_reader import read
+from helpers.known import SMALL, diagnosed, known_model, measured, uniform
 from maskwise.probes import PROBES
-from maskwise.probes.probe import Asker, Setup
-from maskwise.probes.select_tasks import NAME, SUMMARY
+from maskwise.probes.library import mask_count
+from maskwise.probes.select_tasks import NAME, tasks_with_room
+from maskwise.probes.setup import Asker, Setup
 from maskwise.probes.text import load_text
 from maskwise.runs.asked import asked_ids
-from maskwise.runs.diagnose import diagnose, plan
+from maskwise.runs.diagnose import plan
 from maskwise.runs.settings import chosen_settings
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import LETTERS
@@ -37,24 +34,24 @@ def sure_of_countries(questions, asked, text):
     return LETTERS[(place + wrong) % 3]
 
 
-def test_scores_in_shares_rest_on_the_tasks_with_room(tmp_path, capsys):
-    readings = read_all([diagnose(known_model(sure_of_countries), SETTINGS, tmp_path / "run")])
-    summary = readings[0].summary
-    room, tax, nats = summary.extras[SUMMARY], summary.scores["mask_tax"], summary.scores["mask_nats"]
-    assert (room.tasks, room.too_easy, room.questions) == (["verb-largest"], ["country-smallest"], 40)
-    assert (tax.tasks, tax.left_out, tax.n) == (["verb-largest"], {"country-smallest": "too easy"}, 20)
-    assert nats.n == summary.probes["mask-count"][0].n == 40 and NAME not in summary.probes
-    print_summary(readings[0])
-    assert "1 of 2 tasks leaves room" in " ".join(capsys.readouterr().out.split())
-    assert "1 of 2 tasks leaves room" in read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
+def test_numbers_in_shares_rest_on_the_tasks_with_room(tmp_path):
+    run = diagnosed(known_model(sure_of_countries), SETTINGS, tmp_path / "run")
+    found, table = measured(run, "mask-count"), run.table("mask-count")
+    assert tasks_with_room(run.table(NAME)) == ["verb-largest"] and len(run.table(NAME)) == 40
+    assert found["tasks with room for a loss"].value == 1 and found["tasks with room for a loss"].n == 2
+    verbs = table[(table.task == "verb-largest") & (table.masks == 2)].correct.mean()
+    before, tax, nats = (found[name] for name in ("accuracy with 2 masks", "mask tax", "nats lost to masks"))
+    assert (before.value, before.n, tax.n, nats.n) == (pytest.approx(verbs), 20, 20, 40)
+    drawn = mask_count.by_masks(table, {})
+    assert set(drawn.n) == {40} and NAME not in run.measured  # curves are of all tasks
 
 
-def test_without_a_task_with_room_there_is_no_score(tmp_path):
-    settings = replace(SETTINGS, questions=6)
-    readings = read_all([diagnose(known_model(lambda *_: "A"), settings, tmp_path / "run")])
-    tax = readings[0].summary.scores["mask_tax"]
-    assert tax.value is None and len(tax.left_out) == 2 and "2 below 45 % right" in tax.why
-    assert "2 below 45 % right" in read(write_page(readings, tmp_path / "page")).words.replace("\u00a0", " ")
+def test_without_a_task_with_room_there_is_no_number_in_shares(tmp_path):
+    run = diagnosed(known_model(lambda *_: "A"), replace(SETTINGS, questions=6), tmp_path / "run")
+    found = measured(run, "mask-count")
+    for name in ("change of accuracy with 20 masks instead of 2", "accuracy with 2 masks", "mask tax"):
+        assert found[name].value is None and "no task leaves room" in found[name].why
+    assert found["nats lost to masks"].value == 0 and found["tasks with room for a loss"].value == 0
 
 
 def test_no_question_that_selects_a_task_is_scored():
@@ -80,8 +77,8 @@ def test_it_belongs_to_the_paper_and_is_no_probe():
 def test_its_questions_can_be_made_again(tmp_path):
     small = {"questions": 1, "tasks": ["country-smallest"], "out": tmp_path / "run"}
     run = mw.diagnose(known_model(sure_of_countries), "mask-count", preset="paper", select_tasks=True, **small)
-    (record,) = (record for record in run.records if record.probe == NAME)
-    assert record.condition == {"masks": 2} and "Options:" in run.prompt(record)
+    (row,) = run.table(NAME).to_dict("records")
+    assert (row["masks"], row["relevant"]) == (2, 10) and "Options:" in run.prompt(row)
 
 
 # --words
@@ -97,9 +94,9 @@ def test_the_few_shot_probes_ask_the_words_that_are_named(tmp_path):
         out=tmp_path / "run",
     )
     assert run.manifest.settings.tasks[0] == "adverb among fuel or gas-smallest"
-    record, tokenizer = run.records[0], run.sources.tokenizer
-    by_hash = tokenizer.decode(asked_ids(mw.read_run(tmp_path / "run").manifest, record, tokenizer))
-    assert "Options:" in by_hash and by_hash == run.prompt(record)
+    row, tokenizer = run.table("mask-count").iloc[0], run.sources.tokenizer
+    by_hash = tokenizer.decode(asked_ids(mw.read_run(tmp_path / "run").manifest, row, tokenizer))
+    assert "Options:" in by_hash and by_hash == run.prompt(row)
 
 
 def test_unknown_words_are_refused_before_a_model_is_opened():
