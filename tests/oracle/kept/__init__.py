@@ -57,9 +57,9 @@ def differences(run: Any, rows: Mapping[str, Sequence[Any]]) -> tuple[list[str],
 def differences_of(
     probe: str, tables: Mapping[str, Any], wanted: Mapping[str, Sequence[Any]], counts: Counter[str]
 ) -> Iterator[str]:
-    module = import_module(f"oracle.kept.{probe.replace('-', '_')}")
-    gone = {**GONE, **getattr(module, "GONE", {})}
-    computed = {identity(one[0], one[1]): one for one in module.rows(tables)} if probe in tables else {}
+    file = kept_file(probe)
+    gone = {**GONE, **getattr(file, "GONE", {})}
+    computed = {identity(one[0], one[1]): one for one in file.rows(tables)} if probe in tables else {}
     for key, row in wanted.items():
         if key not in computed:
             why = reason_in(gone, row[1]) or (NO_VALUE if row[4] is None else None)
@@ -73,6 +73,10 @@ def differences_of(
             old = VERDICTS.get(old, old) if name == "value" else old
             if ... not in (new, old) and not alike(new, old):
                 yield f"{name} of {row[1]} {row[2]}: {new}, not {old}"
+
+
+def kept_file(probe: str) -> Any:
+    return import_module(f"oracle.kept.{probe.replace('-', '_')}")
 
 
 def reason_in(gone: Mapping[str, str], quantity: str) -> str | None:
@@ -95,7 +99,7 @@ def differences_of_figures(run: Any, wanted: Sequence[Sequence[Any]], counts: Co
                     ends = [row.get(name) for name in (value, f"{start}low", f"{start}high")]
                     drawn[section.probe.name] += [ends, [None if end is None else 100 * end for end in ends]]
     for probe, figure, place, _, *point, _ in wanted:
-        why = reason_in(OTHER_FIGURES, figure)
+        why = reason_in({**OTHER_FIGURES, **getattr(kept_file(probe), "GONE", {})}, figure)
         counts[why or "compared"] += 1
         ends = [at for at, end in enumerate(point) if end is not None]
         if why is None and not any(all(alike(one[at], point[at]) for at in ends) for one in drawn[probe]):
