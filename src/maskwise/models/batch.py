@@ -26,7 +26,6 @@ class Batch:
     offsets: Tensor  # [S+1] int32, boundaries in the flat list
     starts: Tensor  # [S] int64, the place of each span's first token in its sequence
     longest: int
-    moved: Tensor | None = None  # [T] positions in place of the tokens' own
     block: int | None = None  # tokens see no block of so many tokens after their own (1: causal); None: everything
     mixture: Mixture | None = None
     placed: bool = False  # blocks are counted from position 0 and not from each span's first token
@@ -65,8 +64,6 @@ class Batch:
     @property
     def positions(self) -> Tensor:
         """[T] the position of each token in its sequence."""
-        if self.moved is not None:
-            return self.moved
         return torch.arange(self.tokens, device=self.offsets.device) + (self.starts - self.offsets[:-1])[self.owner]
 
 

@@ -57,12 +57,12 @@ def differences(run: Any, rows: Mapping[str, Sequence[Any]]) -> tuple[list[str],
 def differences_of(
     probe: str, tables: Mapping[str, Any], wanted: Mapping[str, Sequence[Any]], counts: Counter[str]
 ) -> Iterator[str]:
-    module = import_module(f"oracle.kept.{probe.replace('-', '_')}")
-    gone = {**GONE, **getattr(module, "GONE", {})}
-    computed = {identity(one[0], one[1]): one for one in module.rows(tables)} if probe in tables else {}
+    file = kept_file(probe)
+    gone = {**GONE, **getattr(file, "GONE", {})}
+    computed = {identity(one[0], one[1]): one for one in file.rows(tables)} if probe in tables else {}
     for key, row in wanted.items():
         if key not in computed:
-            why = reason_in(gone, row[1]) or (NO_VALUE if row[4] is None else None)
+            why = reason_in(gone, *row[1:3]) or (NO_VALUE if row[4] is None else None)
             counts[why or "missing"] += 1
             if why is None:
                 yield f"not computed: {row}"
@@ -75,8 +75,14 @@ def differences_of(
                 yield f"{name} of {row[1]} {row[2]}: {new}, not {old}"
 
 
-def reason_in(gone: Mapping[str, str], quantity: str) -> str | None:
-    return next((why for pattern, why in gone.items() if re.fullmatch(pattern, quantity)), None)
+def kept_file(probe: str) -> Any:
+    return import_module(f"oracle.kept.{probe.replace('-', '_')}")
+
+
+def reason_in(gone: Mapping[str, str], quantity: str, condition: Mapping[str, Any]) -> str | None:
+    """By the quantity alone, or by both as JSON."""
+    texts = quantity, identity(quantity, condition)
+    return next((why for pattern, why in gone.items() if any(re.fullmatch(pattern, one) for one in texts)), None)
 
 
 def is_figure(row: Sequence[Any]) -> bool:
@@ -95,7 +101,7 @@ def differences_of_figures(run: Any, wanted: Sequence[Sequence[Any]], counts: Co
                     ends = [row.get(name) for name in (value, f"{start}low", f"{start}high")]
                     drawn[section.probe.name] += [ends, [None if end is None else 100 * end for end in ends]]
     for probe, figure, place, _, *point, _ in wanted:
-        why = reason_in(OTHER_FIGURES, figure)
+        why = reason_in({**OTHER_FIGURES, **getattr(kept_file(probe), "GONE", {})}, figure, place)
         counts[why or "compared"] += 1
         ends = [at for at, end in enumerate(point) if end is not None]
         if why is None and not any(all(alike(one[at], point[at]) for at in ends) for one in drawn[probe]):

@@ -2,18 +2,18 @@
 
 from maskwise.probes.library.attribution import (
     ATTENDED,
-    GRADIENTS,
     TOKENS,
     by_example,
     by_layer,
     by_tokens,
-    metrics,
     numbers,
 )
 from maskwise.scoring.estimates import curve
-from oracle.kept import curve_rows, of_claim
+from oracle.kept import curve_rows
 
-CALLED = {"gradient x input": "gradient input", "gradient norm": "evidence"}
+GONE = {
+    r"gradient input|figure .*/gradient_input|claim masks-move-more.*": "left out in 0.3: the paper's norm is shown"
+}
 KIND = {called: name.removesuffix("_found") for kinds in (ATTENDED, TOKENS) for name, called in kinds.items()}
 
 
@@ -26,23 +26,19 @@ def rows(tables):
         if len(of_part := others[others["of"] == part]):
             yield from ([name, extra, *more] for name, _, *more in curve_rows(of_part, ["extra masks"]))
     for figure, by in (
-        (by_example, ("question", "example")),
-        (by_tokens, ("tokens",)),
-        (by_layer, ("tokens", "layer")),
+        (by_example, {"question": "question", "place": "example"}),
+        (by_tokens, {"tokens": "tokens"}),
+        (by_layer, {"tokens": "tokens", "place": "layer"}),
     ):
         for row in figure(table, tables).to_dict("records"):
-            target = {name: row[name] - 1 if name in ("example", "layer") else row[name] for name in by}
+            target = {name: row[column] - 1 if column == "place" else row[column] for column, name in by.items()}
             if "tokens" in target:
                 target |= {"tokens": KIND[target["tokens"]], **extra}
-            yield [CALLED.get(row.get("gradient"), "evidence"), target, row["value"], row["low"], row["high"], row["n"]]
+            yield ["evidence", target, row["value"], row["low"], row["high"], row["n"]]
     for question, of_place in examples.groupby("question"):
         if of_place.masks_visible.notna().all():
             yield ["visible", {"question": question}, round(of_place.masks_visible.mean()), None, None, len(of_place)]
-    columns = dict(zip(("question_times_input", "question_found"), GRADIENTS.values(), strict=True))
-    own = numbers(examples, {name: {"gradient": called} for name, called in columns.items()})
-    for row in curve(own, ["gradient", "question"], {"value": ""}).to_dict("records"):
+    own = numbers(table, "examples", {"question_found": "question"})
+    for row in curve(own, ["question"], {"value": ""}).to_dict("records"):
         target = {"question": row["question"], "tokens": "question"}
-        yield [CALLED[row["gradient"]], target, row["value"], row["low"], row["high"], row["n"]]
-    for one in metrics(table, tables)[:1]:
-        if one.claim:
-            yield from of_claim("masks-move-more", {}, one)
+        yield ["evidence", target, row["value"], row["low"], row["high"], row["n"]]

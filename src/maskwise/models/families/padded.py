@@ -85,7 +85,7 @@ class PaddedBody:
 
     def __call__(self, net: PreTrainedModel, batch: Batch, layout: Layout) -> Tensor:
         name, start, lengths = type(net).__name__, self.frame.start, batch.offsets.diff().long()
-        if batch.moved is not None or batch.starts.any():
+        if batch.starts.any():
             raise UserError(f"{name} counts positions from the start of a sequence: they cannot be moved")
         framed = torch.ones_like(lengths, dtype=torch.bool)
         if batch.ids is not None and start:

@@ -1,4 +1,4 @@
-"""Answers with attention to the extra tokens changed: cut from some rows, biased, or their positions made one.
+"""Answers with attention to the extra tokens changed: cut from some rows, or biased.
 
 Cutting the extra tokens from some rows leaves two groups of rows: those cut, which see the other keys, and the rest,
 which see all. So no [T, T] mask is made, and varlen flash attention takes both groups as two sequences.
@@ -6,17 +6,15 @@ which see all. So no [T, T] mask is made, and varlen flash attention takes both 
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from maskwise.models.attention.ragged import RowGroup
-from maskwise.models.batch import Batch
 from maskwise.models.model import Model
-from maskwise.probes.answers.plain import Answer, answers_to
-from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, ONE_POSITION, OTHERS, ChangedPrompt
+from maskwise.probes.answers.plain import Answer, answers_to, pack
+from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, OTHERS, ChangedPrompt
 from maskwise.tasks.prompts import Prompt
 
 
@@ -28,23 +26,13 @@ def ask_changed(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
 
 def answer_logits(model: Model, prompts: Sequence[ChangedPrompt]) -> Tensor:
     """Logits of the answers, each prompt with its own change of attention. -> [n, V]"""
-    batch = Batch.pack([prompt.ids for prompt in prompts], model.device)
-    batch = replace(batch, moved=torch.cat([positions(prompt) for prompt in prompts]).to(model.device))
-    index = model.flat_rows(batch, [[prompt.row] for prompt in prompts])
-    groups = []
+    batch, groups = pack(model, prompts), []
     for start, prompt in zip(batch.offsets.tolist(), prompts, strict=False):
         for rows, keys, bias in row_groups(prompt, model.first_row(prompt.row)):
             places = (start + rows).to(model.device), (start + keys).to(model.device)
             groups.append(RowGroup(*places, None if bias is None else bias.to(model.device)))
+    index = model.flat_rows(batch, [[prompt.row] for prompt in prompts])
     return model.head(model.hidden_of_groups(batch, groups)[index])
-
-
-def positions(prompt: ChangedPrompt) -> Tensor:
-    """[length] The places of the tokens; where the positions are made one, extra tokens are all where the first is."""
-    found = torch.arange(len(prompt.ids))
-    if prompt.attention == ONE_POSITION:
-        found[list(prompt.extra)] = prompt.extra[0]
-    return found
 
 
 def row_groups(prompt: ChangedPrompt, answer_row: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
@@ -53,12 +41,9 @@ def row_groups(prompt: ChangedPrompt, answer_row: int) -> Iterator[tuple[Tensor,
     is_extra = torch.zeros(len(prompt.ids), dtype=torch.bool)
     is_extra[list(prompt.extra)] = True
     is_answer = everything == answer_row
-    if prompt.attention == BIASED:
-        yield everything, everything, is_extra * -math.log(len(prompt.extra))
-        return
     cut = {ANSWER: is_answer, OTHERS: ~is_extra & ~is_answer, BOTH: ~is_extra}.get(prompt.attention)
     if cut is None:
-        yield everything, everything, None
-        return
-    yield everything[cut], everything[~is_extra], None
-    yield everything[~cut], everything, None
+        yield everything, everything, is_extra * -math.log(len(prompt.extra)) if prompt.attention == BIASED else None
+    else:
+        yield everything[cut], everything[~is_extra], None
+        yield everything[~cut], everything, None

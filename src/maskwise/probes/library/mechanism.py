@@ -2,7 +2,6 @@
 
     2 masks       R d d Q ? _
     200 masks     R d d Q ? _ _ _ ...   attention to all but two of them is cut from some rows
-    full stops    R d d Q ? _ . . ...   a control, cut in the same way
 
 Prompts of mask-count. In every layer, attention to the masks beyond the second is cut from the row that predicts the
 answer, from all other rows but their own, or from both. With y the accuracy, or the log-likelihood, where the answer's
@@ -15,53 +14,34 @@ row and where the other rows see them:
 
 The path is the part whose interval lies on the same side of zero as that of the total. Seen by no row, masks must do
 nothing: a check, to rounding. An effect that is gone where keys of the masks are biased by minus the log of their
-number comes from their number; one that is gone where all have one position, from their distance. Masks below full
-stops in the same place (the end, the front, the middle, scattered between questions): the masks themselves do it.
+number comes from their number.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from msgspec import UnsetType
 
-from maskwise.probes.extra_tokens import (
-    ANSWER,
-    BIASED,
-    BOTH,
-    CHANGES,
-    CUTS,
-    END,
-    ONE_POSITION,
-    OTHERS,
-    PLACES,
-    WHOLE,
-    question_starts,
-    slots,
-    two_masks,
-    with_extra,
-)
+from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, OTHERS, WHOLE, changed
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Points, Questions, episodes
-from maskwise.probes.setup import Asker, Setup
-from maskwise.records.record import Condition
+from maskwise.probes.questions import Questions, ended, few_shot
+from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import NATS, POINTS, QUESTION, SHARE, Estimate, answers, change, curve, mean
+from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, answers, change, curve, mean
 from maskwise.support.errors import UserError
-from maskwise.support.randomness import python_random
 from maskwise.support.typed import Count
-from maskwise.tasks.episodes import Episode, mixed
-from maskwise.tasks.prompts import Prompt, encode_parts
+from maskwise.tasks.prompts import Prompt
 
 NAME = "mechanism"
-MASKS, FILLERS = "masks", "fillers"
-BASELINE: Condition = {"masks": 2}
-TWO = "2 masks"
-SEEN_BY = {BOTH: "no row", OTHERS: "the answer's row", ANSWER: "the other rows", WHOLE: "all rows"}
-PLACE_NAMES = dict(zip(PLACES, ("at the end", "at the front", "in the middle", "scattered"), strict=True))
-INTERACTION = ", interaction"
-PARTS = ("", ", seen by the answer's row alone", ", seen by the other rows alone", INTERACTION)
-WEIGHED = {WHOLE: "unchanged", BIASED: "biased", ONE_POSITION: "one position"}
+TWO, INTERACTION = "2 masks", ", interaction"
+ROWS = {  # that see the masks beyond the second
+    WHOLE: "all rows",
+    ANSWER: "the other rows",
+    OTHERS: "the answer's row",
+    BOTH: "no row",
+    BIASED: "all rows, biased keys",
+}
 
 
 def ask(setup: Setup, mask_counts: tuple[int, ...] = (20, 200), points: int = 100) -> Iterator[Questions]:
@@ -73,133 +53,56 @@ def ask(setup: Setup, mask_counts: tuple[int, ...] = (20, 200), points: int = 10
     if min(mask_counts) < 3:
         least = min(mask_counts)
         raise UserError(f"{NAME} compares more masks with two: its mask counts must be at least 3, not {least}")
-    settings, asked = setup.settings, conditions(mask_counts)
-    most = min(settings.questions, points)
-    for episode in episodes(setup, settings.main_relevant, settings.distractors, most):
-        prompt = prompts_of(setup.asker, episode)
+    asked = [{"masks": count, "place": "end", "attention": one} for count in mask_counts for one in ROWS]
+    for source in few_shot(setup, [setup.settings.main_relevant], afresh=False):
+        fewer = replace(source, points=source.points[:points])
 
-        def answer(point: int, episode=episode) -> str:
-            letter: str = episode.tests[point].letter
-            return letter
+        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
+            plain = ended(setup.asker, source.encoded(point), condition["masks"])
+            return changed(plain, condition.get("attention", WHOLE))
 
-        yield Questions(Points(episode.task.name, range(most)), asked, prompt, answer, ask_changed)
-
-
-def condition_of(tokens: str, count: int, place: str = END, attention: str = WHOLE) -> Condition:
-    """`count` masks, or as many tokens of which all but two are fillers."""
-    counts: Condition = {"masks": count} if tokens == MASKS else {"masks": 2, "fillers": count - 2}
-    return {**counts, "place": place, "attention": attention}
-
-
-def conditions(counts: Sequence[int]) -> list[Condition]:
-    found = [BASELINE]
-    for count in counts:
-        found += [condition_of(MASKS, count, attention=attention) for attention in CHANGES]
-        found += [condition_of(FILLERS, count, attention=attention) for attention in CUTS]
-        found += [condition_of(tokens, count, place) for place in PLACES[1:] for tokens in (MASKS, FILLERS)]
-    return found
-
-
-def prompts_of(asker: Asker, episode: Episode) -> Any:
-    """Of (point, condition); masks and fillers of one number are scattered over the same places."""
-    examples = mixed(episode)
-
-    @lru_cache(1)  # all conditions of a point share a text
-    def encoded(point: int) -> Any:
-        return encode_parts(asker.tokenizer, examples, episode.tests[point], "right", asker.chat)
-
-    def prompt(point: int, condition: Mapping[str, Any]) -> Prompt:
-        text, parts = encoded(point)
-        plain = two_masks(text, asker.mask_id)
-        if condition == BASELINE:
-            return plain
-        fillers = condition.get("fillers", 0)
-        count = fillers or condition["masks"] - 2
-        draws = python_random("scattered tokens", episode.seed, episode.task.name, point, count)
-        before = slots(condition["place"], count, question_starts(parts[: text.row]), len(plain.ids), draws)
-        return with_extra(
-            plain, before, asker.filler_id if fillers else asker.mask, not fillers, condition["attention"]
-        )
-
-    return prompt
+        yield Questions(fewer, [{"masks": 2}, *asked], prompt, source.answer, ask_changed)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
-    """The total and its parts, of the most masks first; then the controls."""
+    """The total and its parts, of the most masks first."""
     table, found = labelled(table), []
-    counts = sorted(set(table["count"][table.place.notna()]), reverse=True)
-    for count in counts:
-        right, nats = (effects(table, MASKS, count, value) for value in ("correct", "nll"))
+    for count in sorted({*table.masks} - {2}, reverse=True):
+        right, nats = (effects(table, count, value) for value in ("correct", "nll"))
         name = f"with {count} masks instead of 2"
-        for part in PARTS[:-1]:
-            found.append(change(f"accuracy {name}{part}", *right[part]))
-        after, before = right[INTERACTION]
-        found.append(mean(f"accuracy {name}{INTERACTION}", after - before, POINTS, (-2.0, 2.0)))
+        for part, (after, before) in right.items():
+            if part == INTERACTION:
+                found.append(mean(f"accuracy {name}{part}", after - before, POINTS, (-2.0, 2.0)))
+            else:
+                found.append(change(f"accuracy {name}{part}", after, before))
         for part, (after, before) in nats.items():  # a loss of likelihood is negative
             found.append(mean(f"log-likelihood {name}{part}", before - after, NATS))
-        name = f"accuracy with {count - 2} fillers after 2 masks instead of none"
-        found.append(change(name, *effects(table, FILLERS, count, "correct")[""]))
-        for place, where in PLACE_NAMES.items():
-            both = (column(table, tokens, count, "correct", place) for tokens in (MASKS, FILLERS))
-            found.append(change(f"accuracy with {count} masks {where}, less with as many fillers there", *both))
-    cut = table[table.attention == BOTH].set_index(QUESTION).nll - base_of(table, "nll")
-    most = float(cut.abs().max()) if len(cut) else None
-    found.append(Estimate("largest difference where no row sees them, rounding", most, n=len(cut), unit=NATS))
     return [one for one in found if one.value is not None]
 
 
 def labelled(table: Table) -> Table:
-    """With all columns of conditions, and `tokens`, `count` and in words what was `added` to two masks."""
+    """With the `rows` that see the masks. Version 0.2 asked more: full stops, and masks in other places."""
     table = table.reindex(columns=[*dict.fromkeys([*table, "fillers", "place", "attention"])])
-    tokens = table.fillers.notna().map({True: FILLERS, False: MASKS})
-    count = table.masks.where(tokens == MASKS, table.fillers + 2).astype(int)
-    added = count.astype(str) + " masks"
-    added = added.where(tokens == MASKS, "2 masks, " + (count - 2).astype(str) + " fillers")
-    return table.assign(tokens=tokens, count=count, added=added)
+    rows = table.attention.fillna(TWO).map({TWO: TWO, **ROWS})
+    return table.assign(rows=rows)[rows.notna() & table.fillers.isna() & (table.place.fillna("end") == "end")]
 
 
-def column(table: Table, tokens: str, count: int, value: str, place: str = END, attention: str = WHOLE) -> Any:
-    """The answers to one condition, by question."""
-    asked = (table.tokens == tokens) & (table["count"] == count)
-    return answers(table[asked & (table.place == place) & (table.attention == attention)], value)
-
-
-def base_of(table: Table, value: str) -> Any:
-    return answers(table[table.place.isna()], value)
-
-
-def effects(table: Table, tokens: str, count: int, value: str) -> dict[str, tuple[Any, Any]]:
+def effects(table: Table, count: int, value: str) -> dict[str, tuple[Any, Any]]:
     """{part: (after, before)} of the total and its parts, by question."""
-    whole, own, context = (column(table, tokens, count, value, END, seen) for seen in (WHOLE, OTHERS, ANSWER))
-    two = base_of(table, value)
-    return dict(zip(PARTS, ((whole, two), (own, two), (context, two), (whole - own, context - two)), strict=True))
-
-
-def drawn(table: Table, name: str, wanted: Mapping[str, str]) -> Table:
-    """Two masks, then what was added to them, in the order and the words of `wanted`: the places of a figure."""
-    import pandas as pd
-
-    more = [table[table[name] == one].assign(**{name: words}) for one, words in wanted.items()]
-    two = [
-        table[table.place.isna()].assign(added=added, **{name: TWO}) for added in dict.fromkeys(pd.concat(more).added)
-    ]
-    measures = {"correct": SHARE, "nll": NATS, "nll_choice": NATS}
-    return curve(pd.concat([*two, *more]), ["added", name], measures, {name: TWO}) if two else table[:0]
+    asked = table[table.masks.isin((2, count))]
+    own = {rows: answers(asked[asked.rows == rows], value) for rows in (TWO, *ROWS.values())}
+    two, whole, context, direct, _, biased = own.values()
+    return {
+        "": (whole, two),
+        ", seen by the answer's row alone": (direct, two),
+        ", seen by the other rows alone": (context, two),
+        INTERACTION: (whole - direct, context - two),
+        ", with biased keys": (biased, two),
+    }
 
 
 def by_rows(table: Table, others: Tables) -> Table:
-    table = labelled(table)
-    return drawn(table[table.place.isin([END]) | table.place.isna()], "attention", SEEN_BY)
-
-
-def by_weight(table: Table, others: Tables) -> Table:
-    table = labelled(table)
-    return drawn(table[(table.place.isin([END]) | table.place.isna()) & (table.tokens == MASKS)], "attention", WEIGHED)
-
-
-def by_place(table: Table, others: Tables) -> Table:
-    table = labelled(table)
-    return drawn(table[table.attention.isin([WHOLE]) | table.place.isna()], "place", PLACE_NAMES)
+    return curve(labelled(table), ["masks", "rows"], {"correct": SHARE, "nll": NATS}, {"masks": 2, "rows": TWO})
 
 
 PROBE = Probe(
@@ -207,31 +110,7 @@ PROBE = Probe(
     __doc__,
     ask,
     metrics,
-    figures=[
-        Figure(
-            by_rows, "attention", "Rows that see what was added", "", series="added", panel="measure", kind="points"
-        ),
-        Figure(
-            by_weight,
-            "attention",
-            "Attention to masks beyond the second",
-            "",
-            title="Their number or where they stand?",
-            series="added",
-            panel="measure",
-            kind="points",
-        ),
-        Figure(
-            by_place,
-            "place",
-            "Where they stand",
-            "",
-            title="Does the place matter?",
-            series="added",
-            panel="measure",
-            kind="points",
-        ),
-    ],
+    figures=[Figure(by_rows, "rows", "Rows that see the masks", "", series="masks", panel="measure", kind="points")],
     condition={"masks": Count, "fillers": Count | UnsetType, "place": str | UnsetType, "attention": str | UnsetType},
     needs=frozenset({"masks", "whole sequences"}),
     sizes={"quick": {"mask_counts": (200,)}},
