@@ -18,10 +18,10 @@ CPU, two cores, about two minutes a seed:    python recipes/studies/blockwise.py
 import argparse
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy import stats
 from torch import Tensor
@@ -31,12 +31,22 @@ from maskwise.diffusion import Noised, blockwise, nelbo
 from maskwise.models.families.llada import LLaDAConfig
 from maskwise.models.model import Model
 from maskwise.probes.answers.unmasking_order import global_arness, kendall_tau
-from maskwise.report.figures.curves import Curve, Panel, svg_and_png
+from maskwise.probes.probe import Figure
+from maskwise.report import chart
 from maskwise.support.files import replace_file
 from maskwise.tasks.markov_source import Chain, small_chain
 from small_llada import train_small
 
 BLOCK, BLOCKS = 4, 8
+DRAWING = Figure(
+    lambda table, others: table,
+    "distance",
+    "Distance from the last visible token",
+    "",
+    series="series",
+    panel="measure",
+    unit="",
+)
 LENGTH = 1 + BLOCK * BLOCKS
 DISTANCES = (1, 2, 3, 4, 8, 16, 32)
 PAIR_DISTANCES = (1, 2, 4, 8)
@@ -209,25 +219,21 @@ def _cell(values: list[float]) -> str:
     return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
 
 
-def marginals_panels(model: Model, chain: Chain) -> list[Panel]:
+def marginals_table(model: Model, chain: Chain) -> pd.DataFrame:
     """Entropy by distance, and distance to the stationary frequencies, of the model and in closed form."""
     masks = LENGTH - 2
-    closed, said = {}, {}
+    rows = []
     for name, suffix in (("open end", [None]), ("both ends visible", [6])):
         visible = [0, *[None] * masks, *suffix]
         canvas = [chain.states if token is None else token for token in visible]
-        closed[name] = chain.conditional(visible)[1 : 1 + masks]
-        said[name] = _ask(model, [canvas], range(1, 1 + masks))[0, :, : chain.states]
-    panels = []
-    for label, value in (("Entropy (nats)", _entropy), ("TV to stationary frequencies", partial(_distance, chain))):
-        curves = []
-        for number, name in enumerate(closed):
-            for style, kind, found in ((2 * number, "closed form", closed), (2 * number + 1, "model", said)):
-                heights = tuple(value(found[name][d - 1]) for d in DRAWN)
-                nothing = (None,) * len(DRAWN)
-                curves.append(Curve(f"{name}, {kind}", style, DRAWN, heights, nothing, nothing))
-        panels.append(Panel("", "Distance from the last visible token", label, tuple(curves), percent=False))
-    return panels
+        closed = chain.conditional(visible)[1 : 1 + masks]
+        said = _ask(model, [canvas], range(1, 1 + masks))[0, :, : chain.states]
+        for kind, found in (("closed form", closed), ("model", said)):
+            for d in DRAWN:
+                at = {"distance": d, "series": f"{name}, {kind}"}
+                rows.append({**at, "measure": "entropy", "value": _entropy(found[d - 1])})
+                rows.append({**at, "measure": "TV to stationary frequencies", "value": _distance(chain, found[d - 1])})
+    return pd.DataFrame(rows)
 
 
 def _entropy(p: Tensor) -> float:
@@ -263,9 +269,9 @@ def main() -> None:
             model = train(chain, noise, asked.steps, asked.batch, seed, name)
             by_kind[name].append(measure(model, chain, asked.tries))
             if seed == 0 and name == "random masks":
-                svg, png = svg_and_png(marginals_panels(model, chain))
-                (asked.out / "marginals.svg").write_text(svg)
-                (asked.out / "marginals.png").write_bytes(png)
+                drawn = chart.draw(DRAWING, marginals_table(model, chain))
+                for kind, content in chart.files(drawn).items():
+                    (asked.out / f"marginals.{kind}").write_bytes(content)
     output = {"tokens": asked.steps * asked.batch * LENGTH, "source": source, "models": by_kind}
     replace_file(asked.out / "blockwise.json", [json.dumps(output, indent=2)])
     print("\n".join(table_lines(source, by_kind)))
