@@ -213,12 +213,16 @@ def compared(value: Mapping[str, Any], fragile: Sequence[str]) -> dict[str, Any]
 
 def of_today(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
     """A stored value without what is LEFT_OUT."""
-    left_out = "|".join(LEFT_OUT.get(name.rsplit("/")[-1], ())) or "nothing"
-    kept = {key: dict(line) for key, line in value["records"].items() if not re.fullmatch(left_out, key)}
+    probe = name.split("/")[-1]
+    kept = {key: dict(line) for key, line in value["records"].items() if not left_out(probe, key)}
     for line in kept.values():
         if "evidence" in line:
-            line["evidence"] = {k: v for k, v in line["evidence"].items() if not re.fullmatch(left_out, k)}
+            line["evidence"] = {k: v for k, v in line["evidence"].items() if not left_out(probe, k)}
     return {**value, "records": kept}
+
+
+def left_out(probe: str, text: str) -> bool:
+    return any(re.fullmatch(pattern, text) for pattern in LEFT_OUT.get(probe, ()))
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle import kept, stored
+from oracle.asked import left_out
 
 Rows = dict[str, list[Any]]  # by old path
 FOLDERS = "computed/folders"
@@ -244,7 +245,9 @@ def of_today(name: str, value: Any) -> Any:
     if name == "computed/published":
         return {"/".join(MERGED.get(part, part) for part in path.split("/")): row for path, row in value.items()}
     if name == "computed/prompts":
-        return {one: text for one, text in value.items() if one.split("/")[1] not in OWN_TASK}
+        probes = {one: one.split("/")[1] for one in value}
+        kept = [one for one, probe in probes.items() if probe not in OWN_TASK and not left_out(probe, one)]
+        return {one: value[one] for one in kept}
     if isinstance(value, dict) and "records" in value:
         counts: dict[str, int] = {}
         for probe, count in value["records"].items():

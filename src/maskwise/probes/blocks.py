@@ -8,12 +8,11 @@ answer can see are not asked; the largest that can be seen is asked in their pla
 "not_visible".
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from maskwise.probes.setup import Item, Setup, Unit
-from maskwise.records.record import Key
+from maskwise.probes.setup import Setup
 from maskwise.tasks.prompts import Prompt
 
 if TYPE_CHECKING:  # probes are listed without torch
@@ -39,13 +38,10 @@ def visible_counts(setup: Setup, probe: str, counts: Sequence[int], other_tokens
         return tuple(counts)
     known = setup.not_visible.setdefault(probe, [])
     known += [count for count in beyond if count not in known]
-    listed = ", ".join(map(str, beyond))
-    own = "its own mask included"
-    if other_tokens:
-        own = "besides its own mask" + f" and {other_tokens - 1} other tokens" * (other_tokens > 1)
+    own = f"besides {other_tokens} other tokens" if other_tokens else "its own mask included"
     setup.note(
-        f"{probe}: {listed} masks or fillers are not visible: an answer sees at most {most}, {own}, of its "
-        f"block of {block} tokens; asked with {most} instead"
+        f"{probe}: {', '.join(map(str, beyond))} masks or fillers are not visible: an answer sees at most {most}, "
+        f"{own}, of its block of {block} tokens; asked with {most} instead"
     )
     return tuple(dict.fromkeys([count for count in counts if count <= most] + [most]))
 
@@ -68,16 +64,3 @@ def visible_masks(model: "Model", prompt: Prompt) -> int:
     """The number of masks that the prediction of the answer depends on, its own included."""
     end = model.seen_by(prompt.start + prompt.row, prompt.start + len(prompt.ids))
     return prompt.ids[: end - prompt.start].count(model.mask_id)  # type: ignore[arg-type]
-
-
-def on_grid(setup: Setup, unit: Unit) -> Unit:
-    """The unit with its prompts moved so that the row which predicts the answer begins a block, or by "offset"."""
-    model = setup.model
-    if model.block is None:
-        return unit
-
-    def items(points: Sequence[int], done: Collection[Key]) -> Iterator[Item]:
-        for item in unit.items(points, done):
-            yield replace(item, prompt=moved_on_grid(model, item.prompt, item.condition.get("offset")))
-
-    return replace(unit, items=items)

@@ -3,31 +3,22 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
+from maskwise.probes.blocks import moved_on_grid
 from maskwise.probes.setup import PAPER_RELEVANT, Answerer, Asker, Item, Setup, Unit
 from maskwise.records.record import Key, make_key
 from maskwise.support.typed import Count
-from maskwise.tasks.episodes import Episode, Question, blocked, draw, draw_afresh, example_words, mixed
+from maskwise.tasks.episodes import Episode, blocked, draw, draw_afresh, example_words, mixed
 from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
 
 FEW_SHOT = {"relevant": Count}  # of the conditions of probes that show relevant examples
 POINTS_PER_UNIT = 96  # prepared, sorted by length and asked together; the three rules of a question stay together
 
 
-class Source(Protocol):
-    """A task's points."""
-
-    @property
-    def task(self) -> str: ...
-
-    @property
-    def points(self) -> Sequence[int]: ...
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Points:
-    """Points of a task that need nothing more."""
+    """A task's points."""
 
     task: str
     points: Sequence[int]
@@ -42,7 +33,7 @@ class Questions:
     memory a token takes, relative to plain asking. passes: forward passes over each prompt.
     """
 
-    source: Source
+    source: Points
     conditions: Sequence[Mapping[str, Any]]
     prompt: Callable[[int, Mapping[str, Any]], Prompt]
     answer: Callable[[int], str] | None = None
@@ -53,11 +44,9 @@ class Questions:
 
 
 @dataclass(frozen=True, eq=False)
-class FewShot:
+class FewShot(Points):
     """A task's few-shot questions with so many relevant examples; encoded once per point for all probes."""
 
-    task: str
-    points: Sequence[int]
     relevant: int
     asker: Asker
     episode: Episode
@@ -76,16 +65,23 @@ class FewShot:
             self.known.update({"point": point, "context": self.context(point)})
         layout = location, distractors, place
         if layout not in self.known:
-            examples = arranged(self.known["context"], location, distractors)
-            test = self.known["context"].tests[point]
+            episode = self.known["context"]
+            fewer = episode if distractors is None else episode.with_distractors(distractors)
+            examples = mixed(fewer) if location is None else blocked(fewer, location)
+            test = episode.tests[point]
             self.known[layout] = encode_question(self.asker.tokenizer, examples, test, place, self.asker.chat)
         found: Encoded = self.known[layout]
         return found
 
-
-def arranged(episode: Episode, location: int | None, distractors: int | None) -> tuple[Question, ...]:
-    fewer = episode if distractors is None else episode.with_distractors(distractors)
-    return mixed(fewer) if location is None else blocked(fewer, location)
+    def under(
+        self,
+        conditions: Iterable[Mapping[str, Any]],
+        prompt: Callable[["FewShot", int, Mapping[str, Any]], Prompt],
+        **more: Any,
+    ) -> Questions:
+        """Its questions under these conditions and with so many relevant examples. more: fields of `Questions`."""
+        named = [{**one, "relevant": self.relevant} for one in conditions]
+        return Questions(self, named, partial(prompt, self), self.answer, **more)
 
 
 def episodes(setup: Setup, relevant: int, distractors: int, points: int) -> Iterator[Episode]:
@@ -116,13 +112,10 @@ def few_shot(
         fresh = not (settings.one_context and relevant == PAPER_RELEVANT) if afresh is None else afresh
         key = settings, relevant, most, fresh
         if key not in setup.few_shot:
-            drawn = episodes(setup, relevant, most, settings.questions)
+            points = range(settings.questions)
             setup.few_shot[key] = [
-                FewShot(
-                    *(one.task.name, range(settings.questions), relevant, setup.asker),
-                    *(one, context_of(setup, one, fresh)),
-                )
-                for one in drawn
+                FewShot(one.task.name, points, relevant, setup.asker, one, context_of(setup, one, fresh))
+                for one in episodes(setup, relevant, most, settings.questions)
             ]
         yield from setup.few_shot[key]
 
@@ -142,6 +135,11 @@ def ended(
     return ending(encoded, asker.mask_id, masks, [asker.filler_id if filler_id is None else filler_id] * fillers)
 
 
+def with_masks(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
+    """The prompt of most probes: format B with the condition's masks."""
+    return ended(source.asker, source.encoded(point), condition["masks"])
+
+
 def units_of_questions(setup: Setup, asked: Iterable[tuple[str, Questions]]) -> list[Unit]:
     """The units of (probe, questions): those of one source that are answered in one pass are asked together."""
     together: dict[Any, list[tuple[str, Questions]]] = {}
@@ -153,34 +151,26 @@ def units_of_questions(setup: Setup, asked: Iterable[tuple[str, Questions]]) -> 
         first = some[0][1]
         conditions = sum(len(one.conditions) for _, one in some)
         one_pass = all(one.answering is None or one.one_pass for _, one in some)
-        for points in slices_of(first.source.points):
-            make = _maker(setup, some)
-            cost = max(one.cost for _, one in some)
-            units.append(Unit(points, conditions, make, first.answering, cost, one_pass, first.passes))
+        cost, points = max(one.cost for _, one in some), first.source.points
+        for start in range(0, len(points), POINTS_PER_UNIT):
+            part, items = points[start : start + POINTS_PER_UNIT], partial(items_of, setup, some)
+            units.append(Unit(part, conditions, items, first.answering, cost, one_pass, first.passes))
     return units
 
 
-def slices_of(points: Sequence[int]) -> list[Sequence[int]]:
-    return [points[first : first + POINTS_PER_UNIT] for first in range(0, len(points), POINTS_PER_UNIT)]
-
-
-def _maker(setup: Setup, asked: Sequence[tuple[str, Questions]]) -> Callable[..., Iterator[Item]]:
-    def items(points: Sequence[int], done: Collection[Key]) -> Iterator[Item]:
-        for point in points:
-            for probe, one in asked:
-                for condition in one.conditions:
-                    named = dict(condition)
-                    key = make_key(probe, one.source.task, point, named)
-                    if key not in done:
-                        prompt = one.prompt(point, condition)
-                        yield Item(key, named, prompt, answer_to(setup, one, point, prompt))
-
-    return items
-
-
-def answer_to(setup: Setup, one: Questions, point: int, prompt: Prompt) -> str:
-    text: str = setup.asker.tokenizer.decode([prompt.answer_id]) if one.answer is None else one.answer(point)
-    return text
+def items_of(
+    setup: Setup, asked: Sequence[tuple[str, Questions]], points: Sequence[int], done: Collection[Key]
+) -> Iterator[Item]:
+    """The items of these points that are not done; of a block model on its grid."""
+    for point in points:
+        for probe, one in asked:
+            for condition in map(dict, one.conditions):
+                key = make_key(probe, one.source.task, point, condition)
+                if key not in done:
+                    prompt = moved_on_grid(setup.model, one.prompt(point, condition), condition.get("offset"))
+                    token = [prompt.answer_id]
+                    text = setup.asker.tokenizer.decode(token) if one.answer is None else one.answer(point)
+                    yield Item(key, condition, prompt, text)
 
 
 def with_relevant(source: FewShot, conditions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -19,7 +19,6 @@ from maskwise.models.checkpoints.locations import locate_checkpoint, planted_in,
 from maskwise.models.model import Model
 from maskwise.models.tokenizers.chat import FIXED_DATE, writes_date
 from maskwise.probes import FEW_SHOT_PROBES, PROBES, record_fields, select_tasks
-from maskwise.probes.blocks import on_grid
 from maskwise.probes.probe import Probe
 from maskwise.probes.questions import Questions, units_of_questions
 from maskwise.probes.setup import Asker, Item, Settings, Setup, Unit
@@ -150,7 +149,7 @@ def refuse_inapplicable(model: str | Path | Model, settings: Settings) -> None:
 def plan(setup: Setup, probes: Sequence[Probe]) -> list[Unit]:
     """What the run consists of. Probes that share a task's questions share units, so that equal prompts are asked
     once."""
-    return [on_grid(setup, unit) for unit in units_of_questions(setup, questions_of(setup, probes))]
+    return units_of_questions(setup, questions_of(setup, probes))
 
 
 def questions_of(setup: Setup, probes: Sequence[Probe]) -> Iterator[tuple[str, Questions]]:

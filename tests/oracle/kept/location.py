@@ -4,7 +4,10 @@ from maskwise.probes.probe import of_relevant, relevant_numbers
 from maskwise.scoring.estimates import NATS, mean, wide
 from oracle.kept import curve_rows, of_claim, of_estimate
 
-GONE = {r"nats lost to distance, (allowed|choice) value": "the format's nats and the content's are in the curves alone"}
+GONE = {
+    r"nats lost to distance, (allowed|choice) value": "the format's nats and the content's are in the curves alone",
+    r"claim distance-costs.*": "left out in 0.3: the claim is about the change from near to far",
+}
 
 
 def rows(tables):
@@ -31,7 +34,7 @@ def rows(tables):
 
 def of_all_claims(table, named, found):
     """claims by the start of the estimate's name; nats by the same weights, a gain of nats is a loss."""
-    from maskwise.probes.library.location import fitted, nearest_first
+    from maskwise.probes.library.location import nearest_first
 
     def weighed(claim, name, sign, weigh, own):
         for one in (one for start, one in found.items() if start.startswith(name)):
@@ -41,9 +44,6 @@ def of_all_claims(table, named, found):
                 yield of_estimate(f"claim {claim}, {said} value", named, mean("", -sign * nats, NATS))
 
     last = table[table.question == "right"]
-    alone = last[last.masks == 0]
-    if alone.masks_seen.any():
-        yield from weighed("distance-costs", "fitted change", -1, lambda nats: nats @ fitted(nats[0].columns), alone)
     for place, name in (("left", "question first"), ("right", "question last")):
         own = table[(table.question == place) & (table.masks == 0)]
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from maskwise.decoding.generate import Snapshot, generate
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import Answer, answers_to
+from maskwise.support.randomness import torch_generator
 from maskwise.tasks.prompts import Prompt
 
 
@@ -18,10 +19,14 @@ class _Answered(Exception):
     """Leaves `generate` once every answer of a batch is committed: later steps cannot change it."""
 
 
-def first_token(model: Model, prompts: Sequence[Prompt], **options: Any) -> list[Answer]:
-    """The masks that all prompts end in are the canvas. Confidence and likelihood are those of the committing step."""
+def first_token(model: Model, prompts: Sequence[Prompt], steps: int, seed: int = 0, **options: Any) -> list[Answer]:
+    """The masks that all prompts end in are the canvas. Confidence and likelihood are those of the committing step.
+
+    A random order depends on the seed, the question, its masks and the number of steps, and on nothing else.
+    """
     masks = prompts[0].masks
     assert all(prompt.masks == masks for prompt in prompts)
+    chance = [torch_generator("steps", seed, steps, prompt.ids) for prompt in prompts]
     texts = [prompt.ids[: prompt.row] for prompt in prompts]
     found: dict[int, tuple[int, Tensor]] = {}
 
@@ -34,7 +39,7 @@ def first_token(model: Model, prompts: Sequence[Prompt], **options: Any) -> list
             raise _Answered
 
     with suppress(_Answered):
-        generate(model, texts, masks, on_step=watch, **options)
+        generate(model, texts, masks, min(steps, masks), generator=chance, on_step=watch, **options)
     written = [found[number] for number in range(len(prompts))]
     answers = answers_to(prompts, torch.stack([logits for _, logits in written]))
     return [replace(answer, token=token) for answer, (token, _) in zip(answers, written, strict=True)]

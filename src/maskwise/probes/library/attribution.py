@@ -155,7 +155,7 @@ def by_question(table: Table, part: str, columns: Mapping[str, str]) -> Table:
 
 
 def numbers(table: Table, part: str, columns: Mapping[str, str]) -> Table:
-    """A row for each number in these columns or their lists: its `value`, its `place` from 1 on, words for the column."""
+    """A row for each number in these columns or their lists: `value`, its `place` from 1 on, the column in words."""
     same = [*QUESTION, "question"]
     own = table[table["of"] == part].reindex(columns=[*same, *columns])
     rows = own.melt(same, [*columns], "tokens").explode("value")

@@ -20,10 +20,10 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.library.mask_count import NAME as MASK_COUNT
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, ended, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, mean, share, wide
+from maskwise.scoring.estimates import SHARE, Estimate, change, curve, share, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt
@@ -32,6 +32,7 @@ from maskwise.tasks.prompts import filler_id as text_filler_id
 NAME = "filler"
 END = "end token"
 CLOSED = 3  # the answer and `].`, which is one token or two
+AFTER = {"A": "the closed answer", "B": "two masks"}
 
 
 def ask(
@@ -46,16 +47,15 @@ def ask(
     tokens = {kind: token for kind in after_two_masks if (token := filler_token(setup, kind)) is not None}
     behind = [k - 2 for k in visible_counts(setup, NAME, mask_counts)] if tokens else []
     asked += [{"filler": kind, "fillers": n, "format": "B"} for kind in tokens for n in behind]
+
+    def prompt(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
+        encoded, count = source.encoded(point, distractors=among), condition["fillers"]
+        if condition["format"] == "A":
+            return ended(setup.asker, encoded, 1, count, format="A")
+        return ended(setup.asker, encoded, 2, count, tokens[condition["filler"]])
+
     for source in few_shot(setup, [setup.settings.main_relevant]):
-
-        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
-            count, format = condition["fillers"], condition["format"]
-            token = tokens[condition["filler"]] if format == "B" else None
-            return ended(
-                setup.asker, source.encoded(point, distractors=among), 2 if format == "B" else 1, count, token, format
-            )
-
-        yield Questions(source, with_relevant(source, asked), prompt, source.answer)
+        yield source.under(asked, prompt)
 
 
 def filler_token(setup: Setup, kind: str) -> int | None:
@@ -69,41 +69,18 @@ def filler_token(setup: Setup, kind: str) -> int | None:
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
-    """What fillers cost, in each format; and what masks cost beyond them, question by question."""
+    """What fillers cost, in each format."""
     found = []
-    for format in ("A", "B"):
-        for kind, own in table[table.format == format].groupby("filler", sort=False, observed=True):
-            right = wide(own, "fillers")
-            if 0 in right and right.shape[1] > 1:
-                most, where = max(right), "the closed answer" if format == "A" else "two masks"
-                named = kind_in_words(str(kind))
-                found += [
-                    change(f"change of accuracy with {most} {named} after {where}", right[most], right[0]),
-                    *(share(f"accuracy with {n} {named} after {where}", right[n]) for n in (0, most)),
-                ]
-    beyond = beyond_fillers(table, others.get(MASK_COUNT))
-    return found + ([] if beyond is None else [beyond])
+    for (format, kind), own in table.groupby(["format", "filler"], observed=True):
+        right = wide(own, "fillers")
+        if 0 in right and right.shape[1] > 1:
+            most, name = max(right), f"{in_words(kind)} after {AFTER[format]}"
+            found.append(change(f"change of accuracy with {most} {name}", right[most], right[0]))
+            found += [share(f"accuracy with {n} {name}", right[n]) for n in (0, most)]
+    return found
 
 
-def beyond_fillers(table: Table, masks: Table | None) -> Estimate | None:
-    """What k masks cost beyond as many fillers, at the largest k with a counterpart: two masks and k - 2 fillers in
-    format B, else k fillers in format A. Several kinds of fillers are averaged."""
-    if masks is None:
-        return None
-    right = wide(few_shots(masks), "masks")
-    for format, own_masks in (("B", 2), ("A", 0)):
-        asked = table[table.format == format]
-        common = [n for n in asked.fillers.unique() if n > 0 and n + own_masks in right]
-        if 2 in right and common and (asked.fillers == 0).any():
-            most = int(max(common))
-            of = wide(asked[asked.fillers.isin((0, most))], ["fillers", "filler"])
-            lost = right[most + own_masks] - right[2] - (of[most].mean(axis=1) - of[0].mean(axis=1))
-            name = f"change with {most + own_masks} masks less that with {most} fillers"
-            return mean(name, lost.dropna(), POINTS, (-2.0, 2.0), claim="below")
-    return None
-
-
-def kind_in_words(kind: str) -> str:
+def in_words(kind: str) -> str:
     return {".": "full stops", END: "end tokens"}.get(kind, f"“{kind}”")
 
 
@@ -112,16 +89,12 @@ def by_fillers(table: Table, others: Tables) -> Table:
     is drawn next to them."""
     import pandas as pd
 
-    listed = curve(table, ["filler", "fillers", "format", "relevant"], {"correct": SHARE, "nll": NATS}, {"fillers": 0})
+    listed = curve(table, ["filler", "fillers", "format"], {"correct": SHARE}, {"fillers": 0})
     listed["tokens"] = listed.fillers + 2 * (listed.format == "B")
-    behind = listed.format.map({"A": "", "B": "2 masks, then "})
-    listed["series"] = behind + listed.filler.astype(str).map(kind_in_words)
-    listed = listed[listed.measure == "correct"]
-    masks = others.get(MASK_COUNT)
-    if masks is None:
+    listed["series"] = listed.format.map({"A": "", "B": "2 masks, then "}) + listed.filler.astype(str).map(in_words)
+    if MASK_COUNT not in others:
         return listed
-    same = few_shots(masks)
-    drawn = curve(same[same.relevant.isin(table.relevant)], ["masks"], {"correct": SHARE}, {"masks": 2})
+    drawn = curve(few_shots(others[MASK_COUNT]), ["masks"], {"correct": SHARE}, {"masks": 2})
     return pd.concat([drawn.assign(tokens=drawn.masks, series="masks"), listed])
 
 

@@ -22,11 +22,9 @@ question, the lower the accuracy, steadily; best near the mask wherever that is.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from maskwise.probes.blocks import sees_past_the_question, visible_counts
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, ended, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
@@ -55,13 +53,12 @@ def ask(
         main = source.relevant == setup.settings.main_relevant
         asked = [(place, 0) for place in places if place == LAST or main] + [(LAST, masks) for masks in counts]
         conditions = [{"question": place, "location": at, "masks": masks} for place, masks in asked for at in locations]
+        yield source.under(conditions, prompt_of)
 
-        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
-            encoded = source.encoded(point, location=condition["location"], place=condition["question"])
-            masks = condition["masks"]
-            return ended(setup.asker, encoded, masks) if masks else ended(setup.asker, encoded, 1, format="A")
 
-        yield Questions(source, with_relevant(source, conditions), prompt, source.answer)
+def prompt_of(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
+    encoded, masks = source.encoded(point, condition["location"], place=condition["question"]), condition["masks"]
+    return ended(source.asker, encoded, masks) if masks else ended(source.asker, encoded, 1, format="A")
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
@@ -75,25 +72,14 @@ def of_distance(table: Table) -> list[Estimate]:
     if right.shape[1] < 2:
         return []
     near, *_, far = nearest_first(right, LAST)
-    found = [
-        change("change of accuracy with the examples far instead of near", right[far], right[near]),
+    claim = "below" if last.masks_seen.any() else ""  # the paper's, of diffusion models
+    return [
+        change("change of accuracy with the examples far instead of near", right[far], right[near], claim=claim),
         share("accuracy with the examples near", right[near]),
         share("accuracy with the examples far", right[far]),
         ratio("locality", right[[near, far]], lambda a: share_of_skill(a[:, 0] - a[:, 1], a[:, 0] - CHANCE)),
         mean("nats lost to distance", nats[far] - nats[near]),
     ]
-    weights = fitted(right.columns)
-    most = float(np.abs(weights).sum() / 2)
-    claim = "below" if last.masks_seen.any() else ""  # the paper's, of diffusion models
-    name = "fitted change from the nearest place to the farthest"
-    return [*found, mean(name, right @ weights, POINTS, (-most, most), claim=claim)]
-
-
-def fitted(places: Any) -> np.ndarray:
-    """The weight of each place in the change along the fitted line, from the last place to the first."""
-    distances = np.asarray(places, dtype=float)
-    centred = distances - distances.mean()
-    return -centred / (centred**2).sum() * np.ptp(distances)
 
 
 def of_places(table: Table) -> list[Estimate]:

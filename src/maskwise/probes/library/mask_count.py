@@ -18,6 +18,7 @@ LLaDA-Instruct 27; Dream-Base loses 6 and Dream-Instruct 8 by about 20 masks, th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import UnsetType
@@ -26,8 +27,8 @@ from maskwise.probes import select_tasks
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_prompt, labels_of, tests_that_fit
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Points, Questions, ended, few_shot, with_relevant
-from maskwise.probes.setup import Setup
+from maskwise.probes.questions import FewShot, Points, Questions, ended, few_shot
+from maskwise.probes.setup import Asker, Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
 from maskwise.scoring.intervals import correlation
@@ -43,6 +44,8 @@ NAME = "mask-count"
 BASELINE, SOME = 2, 20  # masks; by 20 the paper's Dream has lost what it loses
 
 Condition = Mapping[str, Any]
+Examples = Callable[[int, int], Sequence[Labelled]]  # of so many shots, as a point sees them
+LabelledTask = tuple[str, Examples, Sequence[Labelled], Labels]  # with its tests
 
 
 def ask(
@@ -54,85 +57,74 @@ def ask(
     clouds: int = 5,
 ) -> Iterator[Questions]:
     asked = [{"masks": k} for k in visible_counts(setup, NAME, mask_counts)]
+
+    def prompt(source: FewShot, point: int, condition: Condition) -> Prompt:
+        return ended(setup.asker, source.encoded(point, distractors=among), condition["masks"])
+
     for source in few_shot(setup):
-
-        def prompt(point: int, condition: Condition, source=source) -> Prompt:
-            return ended(setup.asker, source.encoded(point, distractors=among), condition["masks"])
-
-        yield Questions(source, with_relevant(source, asked), prompt, source.answer)
+        yield source.under(asked, prompt)
     if shots and setup.model.block is None:  # a block diffusion model sees no masks beyond its block
-        by_shots = [{"shots": n, "extra": k} for n in shots for k in extra]
-        yield from rule_questions(setup, by_shots)
-        yield from cloud_questions(setup, by_shots, clouds)
-        yield from data_questions(setup, by_shots)
+        conditions = [{"shots": n, "extra": k} for n in shots for k in extra]
+        for source in few_shot(setup, shots, distractors=0, afresh=False):
+            own = [one for one in conditions if one["shots"] == source.relevant]
+            yield Questions(source, own, partial(examples_alone, source), source.answer)
+        for task, examples, tests, labels in (
+            *clouds_of(setup, max(shots), clouds),
+            *data_of(setup, shots, max(extra)),
+        ):
+            own_prompt = partial(label_prompt_of, setup.asker, examples, tests, labels)
+            yield Questions(Points(task, range(len(tests))), conditions, own_prompt)
 
 
-def rule_questions(setup: Setup, conditions: Sequence[Condition]) -> Iterator[Questions]:
-    for shots in dict.fromkeys(one["shots"] for one in conditions):
-        for source in few_shot(setup, [shots], distractors=0, afresh=False):
-
-            def prompt(point: int, condition: Condition, source=source) -> Prompt:
-                return ended(setup.asker, source.encoded(point), 1 + condition["extra"])
-
-            yield Questions(source, [one for one in conditions if one["shots"] == shots], prompt, source.answer)
+def examples_alone(source: FewShot, point: int, condition: Condition) -> Prompt:
+    return ended(source.asker, source.encoded(point), 1 + condition["extra"])
 
 
-def cloud_questions(setup: Setup, conditions: Sequence[Condition], several: int) -> Iterator[Questions]:
+def label_prompt_of(
+    asker: Asker, examples: Examples, tests: Sequence[Labelled], labels: Labels, point: int, condition: Condition
+) -> Prompt:
+    """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
+    shown = examples(condition["shots"], point)
+    return label_prompt(asker, shown, tests[point], labels, more=condition["extra"] - 1)[0]
+
+
+def clouds_of(setup: Setup, most: int, several: int) -> Iterator[LabelledTask]:
     """The four shapes; a shape's questions are shared out among its clouds, whose examples stand as they were drawn."""
     seed, count = setup.settings.seed, setup.settings.questions
-    labels, most = labels_of(setup.asker.tokenizer, LABELS), max(one["shots"] for one in conditions)
     for shape in SHAPES:
         numbers = range(seed * several, (seed + 1) * several)
         drawn = [draw_cloud(shape, most, -(-count // several), number) for number in numbers]
         each = [[exercise(*one) for one in zip(cloud.tests, cloud.test_labels, strict=True)] for cloud in drawn]
         tests = [test for turn in zip(*each, strict=True) for test in turn][:count]
 
-        def examples(shots: int, point: int, drawn=drawn) -> list[Labelled]:
+        def examples(shots: int, point: int, drawn=drawn) -> Sequence[Labelled]:
             return arranged(drawn[point % len(drawn)], point // len(drawn), "random", shots)
 
-        yield label_questions(setup, shape, conditions, examples, tests, labels)
+        yield shape, examples, tests, labels_of(setup.asker.tokenizer, LABELS)
 
 
-def data_questions(setup: Setup, conditions: Sequence[Condition]) -> Iterator[Questions]:
-    asker, settings = setup.asker, setup.settings
-    shots, most_masks = {one["shots"] for one in conditions}, max(one["extra"] for one in conditions)
+def data_of(setup: Setup, shots: Sequence[int], most_masks: int) -> Iterator[LabelledTask]:
+    """The data sets given, of whose questions those are asked that fit with the most examples and masks."""
+    asker, settings, most = setup.asker, setup.settings, max(shots)
     if missing := [name for name in READERS if name not in setup.data]:
         setup.note(f"{NAME}: without the paper's {', '.join(missing)}: give them with --data NAME=PATH")
     for data, labels in given_data(setup, PROBE):
         shown = {n: data_examples(asker, data, n, settings.seed) for n in shots}
         longest = setup.model.window - labels.masks - most_masks
-        tests = tests_that_fit(asker, data, shown[max(shots)], settings.questions, longest, settings.seed)
+        tests = tests_that_fit(asker, data, shown[most], settings.questions, longest, settings.seed)
         if len(tests) < settings.questions:
-            setup.note(
-                f"{NAME}: {len(tests)} questions of {data.name} fit the context length after {max(shots)} examples"
-            )
-
-        def examples(shots: int, point: int, shown=shown) -> list[Labelled]:
-            return list(shown[shots])
-
-        yield label_questions(setup, data.name, conditions, examples, tests, labels)
-
-
-def label_questions(
-    setup: Setup,
-    task: str,
-    conditions: Sequence[Condition],
-    examples: Callable[[int, int], list[Labelled]],
-    tests: Sequence[Labelled],
-    labels: Labels,
-) -> Questions:
-    """examples: those of so many shots that a point sees."""
-
-    def prompt(point: int, condition: Condition) -> Prompt:
-        """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
-        shown, more = examples(condition["shots"], point), condition["extra"] - 1
-        return label_prompt(setup.asker, shown, tests[point], labels, more=more)[0]
-
-    return Questions(Points(task, range(len(tests))), conditions, prompt)
+            fitting = f"{len(tests)} questions of {data.name} fit the context length"
+            setup.note(f"{NAME}: {fitting} after {most} examples")
+        yield data.name, lambda shots, point, shown=shown: shown[shots], tests, labels
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
-    return [*of_masks(few_shots(table)), *of_shots(table), *of_tasks(others)]
+    found = [*of_masks(few_shots(table)), *of_shots(table)]
+    if select_tasks.NAME in others:  # on how many tasks the shares and changes rest
+        asked = others[select_tasks.NAME]
+        room = float(len(select_tasks.tasks_with_room(asked)))
+        found.append(Estimate("tasks with room for a loss", room, n=asked.task.nunique(), unit="tasks"))
+    return found
 
 
 def few_shots(table: Table) -> Table:
@@ -166,7 +158,7 @@ def of_masks(table: Table) -> list[Estimate]:
 
 def by_masks(table: Table, others: Tables) -> Table:
     measures = {"correct": SHARE, "nll": NATS, "confidence": "", "entropy": NATS}
-    return curve(few_shots(table), ["relevant", "masks"], measures, {"masks": BASELINE})
+    return curve(few_shots(table), ["masks"], measures, {"masks": BASELINE})
 
 
 def of_shots(table: Table) -> list[Estimate]:
@@ -182,15 +174,6 @@ def of_shots(table: Table) -> list[Estimate]:
     ]
 
 
-def of_tasks(others: Tables) -> list[Estimate]:
-    """With --select-tasks: on how many tasks the shares and changes rest."""
-    asked = others.get(select_tasks.NAME)
-    if asked is None:
-        return []
-    room = float(len(select_tasks.tasks_with_room(asked)))
-    return [Estimate("tasks with room for a loss", room, n=asked.task.nunique(), unit="tasks")]
-
-
 def by_task(table: Table, others: Tables) -> Table:
     """Of each task: what more shots gain, and the change from more masks at the most shots. `_apart`: the gain from
     every second question and the change from the others, so that no answer is in both."""
@@ -200,19 +183,16 @@ def by_task(table: Table, others: Tables) -> Table:
     if asked.empty or asked.shots.nunique() < 2 or asked.extra.nunique() < 2:
         return pd.DataFrame()
     (few, many), (one, most) = ((column.min(), column.max()) for column in (asked.shots, asked.extra))
-    corners = {"few": (few, one), "many": (many, one), "masked": (many, most)}
-    halves = asked.assign(half=asked.point % 2)
-    found = []
-    for task, own in halves.groupby("task", observed=True):
-        at = {name: own[(own.shots == n) & (own.extra == k)] for name, (n, k) in corners.items()}
-        if any(not {0, 1} <= set(corner.half) for corner in at.values()):
-            continue
-        whole = {name: corner.correct.mean() for name, corner in at.items()}
-        even, odd = ({name: c[c.half == half].correct.mean() for name, c in at.items()} for half in (0, 1))
-        row = {"task": task, "gain": whole["many"] - whole["few"], "value": whole["masked"] - whole["many"]}
-        row |= {"gain_apart": even["many"] - even["few"], "change_apart": odd["masked"] - odd["many"]}
-        found.append(row | {"low": None, "high": None, "n": len(own)})
-    return pd.DataFrame(found)
+    even, odd = (asked[asked.point % 2 == half] for half in (0, 1))
+
+    def right(own: Table, shots: int, extra: int) -> Any:
+        return own[(own.shots == shots) & (own.extra == extra)].groupby("task", observed=True).correct.mean()
+
+    gain, gain_apart = (right(own, many, one) - right(own, few, one) for own in (asked, even))
+    lost, change_apart = (right(own, many, most) - right(own, many, one) for own in (asked, odd))
+    columns = {"gain": gain, "value": lost, "gain_apart": gain_apart, "change_apart": change_apart}
+    found = pd.DataFrame(columns | {"n": asked.groupby("task", observed=True).size()}).dropna()
+    return found.rename_axis("task").reset_index().assign(low=None, high=None)
 
 
 def advice(found: Sequence[Estimate]) -> str | None:
@@ -232,9 +212,7 @@ PROBE = Probe(
     ask,
     metrics,
     figures=[
-        Figure(
-            by_masks, "masks", "Masks at the end", "", series="relevant", panel="measure", log=True, guessing=CHANCE
-        ),
+        Figure(by_masks, "masks", "Masks at the end", "", panel="measure", log=True, guessing=CHANCE),
         Figure(by_task, "gain", "Gain from few to many shots", "Change from few to many masks", kind="scatter"),
     ],
     condition=dict.fromkeys(("masks", "relevant", "shots", "extra"), Count | UnsetType),

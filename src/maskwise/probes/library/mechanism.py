@@ -18,14 +18,14 @@ number comes from their number.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from msgspec import UnsetType
 
 from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, OTHERS, WHOLE, changed
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Questions, ended, few_shot
+from maskwise.probes.questions import FewShot, Points, Questions, few_shot, with_masks
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, answers, change, curve, mean
@@ -55,13 +55,13 @@ def ask(setup: Setup, mask_counts: tuple[int, ...] = (20, 200), points: int = 10
         raise UserError(f"{NAME} compares more masks with two: its mask counts must be at least 3, not {least}")
     asked = [{"masks": count, "place": "end", "attention": one} for count in mask_counts for one in ROWS]
     for source in few_shot(setup, [setup.settings.main_relevant], afresh=False):
-        fewer = replace(source, points=source.points[:points])
-
-        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
-            plain = ended(setup.asker, source.encoded(point), condition["masks"])
-            return changed(plain, condition.get("attention", WHOLE))
-
+        prompt = partial(prompt_of, source)
+        fewer = Points(source.task, source.points[:points])
         yield Questions(fewer, [{"masks": 2}, *asked], prompt, source.answer, ask_changed)
+
+
+def prompt_of(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
+    return changed(with_masks(source, point, condition), condition.get("attention", WHOLE))
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

@@ -22,12 +22,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from maskwise.probes.extra_tokens import BIASED, ChangedPrompt
+from maskwise.probes.extra_tokens import BIASED, changed
 from maskwise.probes.probe import FIRST, Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, few_shot, with_masks
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, recovered, share
+from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, recovered
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt
@@ -44,7 +44,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {  # options of `generate`
     "soft masks": {"steps": 40, "soft_mask": True},
     BIASED_KEYS: {},  # of one forward pass
 }
-RISES = "accuracy and likelihood both rise with"
+COST = 4
 
 
 def ask(setup: Setup, ways: tuple[str, ...] = tuple(WAYS), masks: int = 200, points: int = 100) -> Iterator[Questions]:
@@ -57,41 +57,35 @@ def ask(setup: Setup, ways: tuple[str, ...] = tuple(WAYS), masks: int = 200, poi
         ways = tuple(way for way in ways if way != BIASED_KEYS)
     for source in few_shot(setup, [setup.settings.main_relevant]):
         fewer = replace(source, points=source.points[:points])
-
-        def prompt(point: int, condition: Mapping[str, Any], source=fewer) -> Prompt:
-            plain = ended(setup.asker, source.encoded(point), condition["masks"])
-            if condition["way"] != BIASED_KEYS:
-                return plain
-            return ChangedPrompt(**vars(plain), extra=tuple(range(plain.row + 2, len(plain.ids))), attention=BIASED)
-
         for way, canvas in ((ONE_STEP, 2), *((way, masks) for way in ways)):
-            answering = ask_changed if way == BIASED_KEYS else partial(first_token, **WAYS[way])
-            asked = with_relevant(fewer, [{"way": way, "masks": canvas}])
-            yield Questions(fewer, asked, prompt, fewer.answer, answering, 4, passes=WAYS[way].get("steps", 1))
+            asked, options = [{"way": way, "masks": canvas}], WAYS[way]
+            if way == BIASED_KEYS:
+                yield fewer.under(asked, biased, answering=ask_changed, cost=COST)
+            else:
+                answering = partial(first_token, **options)
+                yield fewer.under(asked, with_masks, answering=answering, cost=COST, passes=options["steps"])
+
+
+def biased(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
+    return changed(with_masks(source, point, condition), BIASED)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
     """Of each way: the change of accuracy and of nats from one step (of the first model), and the loss won back."""
-    right, nats = by_way(table), by_way(table, "nll")
-    before, nats_before = (by_way(others[FIRST]), by_way(others[FIRST], "nll")) if FIRST in others else (right, nats)
-    base = f"{ONE_STEP} of the first model" if FIRST in others else ONE_STEP
-    (few, most) = (int(end) for end in (table.masks.min(), table.masks.max()))
-    if few == most or not {few, most} <= set(before[ONE_STEP]):
-        return []
-    found = []
-    for way in WAYS:
-        if (way, most) not in right or (way == ONE_STEP and FIRST not in others):
-            continue
-        ends = {"few": before[ONE_STEP, few], "most": before[ONE_STEP, most], "after": right[way, most]}
-        found += [
-            change(f"{way}: accuracy less {base}", ends["after"], ends["most"]),
-            mean(f"{way}: nats less {base}", nats[way, most] - nats_before[ONE_STEP, most]),
-            recovered(f"{way}: loss won back", **ends),
-        ]
-    return [
-        *found,
-        *(share(f"accuracy with {k} masks in {ONE_STEP}", right[ONE_STEP, k].dropna()) for k in (few, most)),
-    ]
+    first = others.get(FIRST, table)
+    (right, nats), (before, nats_before) = ((by_way(one), by_way(one, "nll")) for one in (table, first))
+    base = ONE_STEP if first is table else f"{ONE_STEP} of the first model"
+    few, most = int(table.masks.min()), int(table.masks.max())
+    found: list[Estimate] = []
+    for way in WAYS if few < most and {few, most} <= set(before[ONE_STEP]) else ():
+        if (way, most) in right and (way != ONE_STEP or first is not table):
+            ends = {"few": before[ONE_STEP, few], "most": before[ONE_STEP, most], "after": right[way, most]}
+            found += [
+                change(f"{way}: accuracy less {base}", ends["after"], ends["most"]),
+                mean(f"{way}: nats less {base}", nats[way, most] - nats_before[ONE_STEP, most]),
+                recovered(f"{way}: loss won back", **ends),
+            ]
+    return found
 
 
 def by_way(table: Table, value: str = "correct") -> Table:
@@ -105,15 +99,15 @@ def counting(found: Sequence[Estimate]) -> list[str]:
     return [way for way in WAYS if sides.get(f"{way}: accuracy", 0) > 0 > sides.get(f"{way}: nats", 0)]
 
 
-def accuracies(table: Table, others: Tables) -> Table:
-    most = table.masks.max()
-    rows = curve(table, ["way", "masks"], {"correct": SHARE, "nll": NATS}, {"way": ONE_STEP, "masks": most})
-    return rows.assign(counts=rows.way.isin(counting(metrics(table, others))) & (rows.masks == most))
+def by_masks(table: Table, others: Tables) -> Table:
+    return curve(
+        table, ["way", "masks"], {"correct": SHARE, "nll": NATS}, {"way": ONE_STEP, "masks": table.masks.max()}
+    )
 
 
 def advice(found: Sequence[Estimate]) -> str | None:
     ways = counting(found)
-    return f"{RISES} {', '.join(ways)}" if ways else None
+    return f"accuracy and likelihood both rise with {', '.join(ways)}" if ways else None
 
 
 PROBE = Probe(
@@ -121,7 +115,7 @@ PROBE = Probe(
     __doc__,
     ask,
     metrics,
-    figures=[Figure(accuracies, "way", "", kind="points", series="masks", panel="measure", guessing=CHANCE)],
+    figures=[Figure(by_masks, "way", "", kind="points", series="masks", panel="measure", guessing=CHANCE)],
     condition=FEW_SHOT | {"way": str, "masks": Count},
     needs=frozenset({"masks", "whole sequences"}),
     advice=advice,

@@ -14,30 +14,16 @@ of neighbouring pairs say that the key was found, though not exactly; values fro
 Not in the paper.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import (
-    NATS,
-    SHARE,
-    Estimate,
-    answers,
-    change,
-    curve,
-    mean,
-    ratio,
-    share,
-    wide,
-    without_skill,
-)
+from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, ratio, share, wide, without_skill
 from maskwise.scoring.scores import LEAST_SKILL, share_of_skill
 from maskwise.support.typed import AtLeast1, Count
 from maskwise.tasks import recall_pairs
@@ -47,9 +33,7 @@ from maskwise.tasks.recall_pairs import DISTANCES, NEAR
 NAME, TASK = "recall", "pairs"
 LAST, FIRST = "right", "left"  # where the question stands
 CONDITION = ["question", "distance", "masks", "fillers"]
-LOST = {"nats": "nll", "nats of the format": "nll_allowed", "nats of the choice": "nll_choice"}
-ERRORS = ("the pair before", "the pair after", "2 to 5 pairs away", "more than 5 pairs away")
-NO_VALUE = "no pair's value"
+NEIGHBOUR, ANOTHER = "value of a neighbouring pair", "value of another pair"
 
 
 def ask(
@@ -60,10 +44,6 @@ def ask(
     filler_counts: tuple[int, ...] = (18, 198),
     lists_per_point: int = 2,
 ) -> Iterator[Questions]:
-    """Evidence: the pairs in the list, those between the asked pair and the question, and whose value was answered: so
-    many pairs after the asked one (before it, below zero), None if of no pair."""
-    from maskwise.probes.answers.recalled_values import recall
-
     asker, seed = setup.asker, setup.settings.seed
     words = recall_pairs.recall_words(asker.tokenizer, setup.words, setup.settings.held_out, pairs)
     counts = visible_counts(setup, NAME, mask_counts)
@@ -90,62 +70,52 @@ def ask(
     yield Questions(points, asked, prompt, answering=recall, one_pass=True)
 
 
-def with_few_masks(table: Table) -> Table:
-    """The question last, the fewest masks, no full stops."""
-    last = table[(table.question == LAST) & (table.fillers == 0)]
-    return last[last.masks == last.masks.min()]
+def recall(model: Any, prompts: Sequence[Any]) -> list[Any]:
+    """Evidence: the pairs in the list, those between the asked pair and the question, and whose value was answered: so
+    many pairs after the asked one (before it, below zero), None if of no pair."""
+    from maskwise.probes.answers import plain
+
+    found = []
+    for prompt, one in zip(prompts, plain.ask(model, prompts), strict=True):
+        offset = prompt.allowed.index(one.token) - prompt.asked if one.token in prompt.allowed else None
+        found.append(replace(one, evidence={"pairs": len(prompt.allowed), "between": prompt.between, "offset": offset}))
+    return found
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
-    own = errors(with_few_masks(table))
+    """With the question last, the fewest masks, no full stops."""
+    own = table[(table.question == LAST) & (table.fillers == 0)]
+    own = own[own.masks == own.masks.min()]
     far = max({*DISTANCES} & {*own.distance}, key=list(DISTANCES).index, default=NEAR)
     own = own[own.distance.isin((NEAR, far))]
-    right = wide(own, "distance")
+    right, nats = wide(own, "distance"), wide(own, "distance", "nll")
     if NEAR not in right or far == NEAR or right.empty:
         return []
     guessing = 1 / float(table.pairs.iloc[0])
     lost = change(f"accuracy with a {far} pair less a near one", right[far], right[NEAR])
     skilled = max(right[NEAR].mean(), right[far].mean()) - guessing >= LEAST_SKILL
-    another = answers(own[own.distance == far], "error").isin(ERRORS).astype(float)
-    nats = {name: wide(own, "distance", column) for name, column in LOST.items()}
     return [
         lost if skilled else without_skill(lost),
         ratio("locality", right[[NEAR, far]], lambda a: share_of_skill(a[:, 0] - a[:, 1], a[:, 0] - guessing)),
         share("accuracy with a near pair", right[NEAR]),
         share(f"accuracy with a {far} pair", right[far]),
-        share(f"value of another pair instead of a {far} one", another),
-        *(mean(f"{name} lost to distance", both[far] - both[NEAR]) for name, both in nats.items() if not both.empty),
+        mean("nats lost to distance", nats[far] - nats[NEAR]),
     ]
 
 
-def errors(table: Table) -> Table:
-    """With the kind of each wrong answer, by how many pairs after the asked one stands the pair whose value it is."""
-    offset = table.offset.astype(float)
-    kinds = [offset == -1, offset == 1, offset.abs().between(2, 5), offset.abs() > 5]
-    return table.assign(error=np.select([table.correct == 1, *kinds], ["", *ERRORS], NO_VALUE))
-
-
-def by_distance(table: Table, others: Tables, measure: str = "correct", unit: str = SHARE) -> Table:
+def by_distance(table: Table, others: Tables) -> Table:
     """A curve for each number of masks, then of full stops, then the question first."""
+    away = table.offset.astype(float).abs()
+    table = table.assign(**{NEIGHBOUR: (away == 1).astype(float), ANOTHER: (away > 1).astype(float)})
+    measures = {"correct": SHARE, "nll": NATS, NEIGHBOUR: SHARE, ANOTHER: SHARE}
     between = table.groupby(CONDITION).between.mean().round(1).reset_index()
-    found = curve(table, CONDITION, {measure: unit}, {"distance": NEAR}).merge(between, on=CONDITION)
+    found = curve(table, CONDITION, measures, {"distance": NEAR}).merge(between, on=CONDITION)
     masks = found.masks.astype(str).replace("0", "no") + " masks"
     stops = masks.where(found.fillers == 0, masks + ", " + found.fillers.astype(str) + " full stops")
     found["asked"] = stops.where(found.question == LAST, "question first")
     return found.sort_values(["question", "fillers", "masks", "between"], ascending=[False, True, True, True])
 
 
-def by_error(table: Table, others: Tables) -> Table:
-    """Of each distance the share of each kind of error, with the question last and the fewest masks."""
-    import pandas as pd
-
-    own = errors(with_few_masks(table))
-    kinds = {kind: own.assign(of_kind=(own.error == kind).astype(float)) for kind in (*ERRORS, NO_VALUE)}
-    return pd.concat([curve(of, ["distance"], {"of_kind": SHARE}).assign(error=kind) for kind, of in kinds.items()])
-
-
-nats_by_distance = partial(by_distance, measure="nll", unit=NATS)
-BETWEEN = "Pairs between the asked pair and the question"
 QUICK = {"pairs": 30, "distances": ("near", "far"), "mask_counts": (2,), "filler_counts": (), "lists_per_point": 1}
 
 PROBE = Probe(
@@ -154,9 +124,9 @@ PROBE = Probe(
     ask,
     metrics,
     figures=[
-        Figure(by_distance, "between", BETWEEN, series="asked"),
-        Figure(nats_by_distance, "between", BETWEEN, "Negative log-likelihood of the value (nats)", series="asked"),
-        Figure(by_error, "error", "Whose value is given instead", "Share of answers", series="distance", kind="points"),
+        Figure(
+            by_distance, "between", "Pairs between the asked pair and the question", "", series="asked", panel="measure"
+        )
     ],
     condition={"question": str, "distance": str, "masks": Count, "fillers": Count},
     evidence={"pairs": AtLeast1, "between": Count, "offset": float | None},

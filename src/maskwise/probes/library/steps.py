@@ -16,22 +16,20 @@ first. Degradation in 2, 4 and 6 steps: LLaDA-Base 19.7, 14.5 and 12.4 %, LLaDA-
 mask-agnostic tuning about half of it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from maskwise.probes.library.mask_count import NAME as MASK_COUNT
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.questions import FEW_SHOT, Questions, few_shot, with_masks
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import scores
 from maskwise.scoring.estimates import SHARE, Estimate, change, curve, ratio, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
-from maskwise.tasks.prompts import Prompt
 
 NAME = "steps"
 RANDOM, CONFIDENT = "random", "confidence"
@@ -47,52 +45,36 @@ def ask(
     confident: tuple[int, ...] = (40,),
 ) -> Iterator[Questions]:
     """random, confident: the numbers of steps in random order, and with the most confident first."""
-    from maskwise.probes.answers.steps import decode
+    from maskwise.probes.answers.first_token import first_token
 
     ways = [(RANDOM, steps) for steps in random] + [(CONFIDENT, steps) for steps in confident]
     for source in few_shot(setup, [setup.settings.main_relevant]):
         fewer = replace(source, points=source.points[:points])
-
-        def prompt(point: int, condition: Mapping[str, Any], source=fewer) -> Prompt:
-            return ended(setup.asker, source.encoded(point), condition["masks"])
-
         for order, steps in ways:
-            answering = partial(decode, steps=steps, rule=STRATEGIES[order], seed=setup.settings.seed)
+            answering = partial(first_token, steps=steps, rule=STRATEGIES[order], seed=setup.settings.seed)
             for count in masks:
-                asked = with_relevant(fewer, [{"order": order, "steps": steps, "masks": count}])
-                passes = min(steps, count) + 1  # the last one reads the answer's step
-                yield Questions(fewer, asked, prompt, fewer.answer, answering, COST, passes=passes)
+                asked = [{"order": order, "steps": steps, "masks": count}]
+                yield fewer.under(asked, with_masks, answering=answering, cost=COST, passes=min(steps, count))
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
     """What the most steps win back with the most masks, then the degradation in each number of steps."""
-    longest = table[table.steps == table.steps.max()]
-    most_steps, most = table.steps.max(), longest.masks.max()
-    right = wide(longest[longest.masks == most], "order")
-    found = []
-    if CONFIDENT in right:
-        found += won_back(right[CONFIDENT], f"in {most_steps} steps, most confident first", most, others)
-        if RANDOM in right:
-            name = f"accuracy with {most} masks in {most_steps} steps, most confident first less random order"
-            found.append(change(name, right[CONFIDENT], right[RANDOM], claim="above"))
+    steps, most = table.steps.max(), table.masks.max()
+    right = wide(table[(table.steps == steps) & (table.masks == most)], "order")
+    name, found = f"accuracy with {most} masks in {steps} steps, most confident first", []
+    one_step = wide(few_shots(others[MASK_COUNT]), "masks") if MASK_COUNT in others else ()
+    if CONFIDENT in right and most > 2 and {2, most} <= set(one_step):
+        lost = change("", one_step[most], one_step[2]).side < 0  # a claim where masks lower it
+        claim = "above" if lost else ""
+        found.append(change(f"{name}, less in one step", right[CONFIDENT], one_step[most], claim=claim))
+    if {CONFIDENT, RANDOM} <= set(right):
+        found.append(change(f"{name} less random order", right[CONFIDENT], right[RANDOM], claim="above"))
     for steps, own in table[table.order == RANDOM].groupby("steps"):
         counts = wide(own, "masks")
         if counts.shape[1] > 1:
             name = f"degradation in {steps} steps"
             found.append(ratio(name, counts, scores.relative_loss, low_end=scores.least_relative_loss))
     return found
-
-
-def won_back(after: Any, way: str, most: int, others: Tables) -> list[Estimate]:
-    """Less the accuracy in one step: a claim where masks lower that."""
-    if MASK_COUNT not in others:
-        return []
-    one_step = wide(few_shots(others[MASK_COUNT]), "masks")
-    if most not in one_step or 2 not in one_step or most == 2:
-        return []
-    lost = change("", one_step[most], one_step[2]).side < 0
-    name = f"accuracy with {most} masks {way}, less in one step"
-    return [change(name, after, one_step[most], claim="above" if lost else "")]
 
 
 def by_masks(table: Table, others: Tables) -> Table:
