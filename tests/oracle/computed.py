@@ -244,7 +244,12 @@ def of_today(name: str, value: Any) -> Any:
     if name == "computed/published":
         return {"/".join(MERGED.get(part, part) for part in path.split("/")): row for path, row in value.items()}
     if name == "computed/prompts":
-        return {one: text for one, text in value.items() if one.split("/")[1] not in OWN_TASK}
+        left_out = '"skill"'  # sequences that decided which sources of confidence were pooled
+        return {
+            one: text
+            for one, text in value.items()
+            if one.split("/")[1] not in OWN_TASK and not ("/confidence/" in one and left_out in one)
+        }
     if isinstance(value, dict) and "records" in value:
         counts: dict[str, int] = {}
         for probe, count in value["records"].items():
