@@ -139,7 +139,9 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         '.*"skill".*': "left out in 0.3: baseline answers decide which sources are pooled",
     },
     "trajectory": {"changed": "left out in 0.3: committed tokens that a later step masked or replaced"},
-    "order": {"global4|local1|local4": "left out in 0.3: tau and AR-ness@1 say how close the order is to reading order"},
+    "order": {
+        "global4|local1|local4": "left out in 0.3: tau and AR-ness@1 say how close the order is to reading order"
+    },
     "coherence": {
         "tokens_per_pass|ideal_speed": "left out in 0.3: speeds are one, two and four tokens a step",
         "ideal": "left out in 0.3: closed forms are what perfect marginals reach",

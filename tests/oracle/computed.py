@@ -244,12 +244,7 @@ def of_today(name: str, value: Any) -> Any:
     if name == "computed/published":
         return {"/".join(MERGED.get(part, part) for part in path.split("/")): row for path, row in value.items()}
     if name == "computed/prompts":
-        left_out = '"skill"'  # sequences that decided which sources of confidence were pooled
-        return {
-            one: text
-            for one, text in value.items()
-            if one.split("/")[1] not in OWN_TASK and not ("/confidence/" in one and left_out in one)
-        }
+        return {one: text for one, text in value.items() if one.split("/")[1] not in OWN_TASK}
     if isinstance(value, dict) and "records" in value:
         counts: dict[str, int] = {}
         for probe, count in value["records"].items():

@@ -22,14 +22,11 @@ GONE = {
     r"claim [\w-]+, (verdict|p)": "Holm's procedure runs over one estimate a probe: tests/scoring/test_verdicts.py",
     r"claim [\w-]+, nothing": "a claim has one threshold",
 }
-LEFT_OUT = "left out in 0.3:"
 PROBES_GONE = {"own-task": "own-task asks otherwise than generation-length and likelihood-masks did"}
 NO_VALUE, CHANGED = "it had no value", "it is not what it was, on purpose"
 OTHER_FIGURES = {
     r"figure (mask-weight|mask-places)/change": "the interval of a change is that of `paired`",
     r"figure labelled-text/.*": "each data set is drawn by itself",
-    r"figure confidence-by-share/.*": f"{LEFT_OUT} over- and underconfidence by the share still masked",
-    r"figure overwritten/.*": f"{LEFT_OUT} the estimates say what is lost and gained above chance",
 }
 # {stored: today}; there is no "in direction" today.
 VERDICTS = {"in direction": ..., "inconclusive": "undecided", "rejected": "does not hold"}

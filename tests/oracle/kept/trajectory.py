@@ -2,11 +2,12 @@
 
 from maskwise.probes.library.trajectory import BY, KINDS, along, metrics
 from maskwise.scoring.estimates import SHARE, curve
-from oracle.kept import LEFT_OUT, masks_of, of_estimate
+from oracle.kept import masks_of, of_estimate
 
 GONE = {
-    r"ever|unparsable|first seen|changed": f"{LEFT_OUT} what else there is to say of the answers",
-    r"(lost|gained)( chance)?": f"{LEFT_OUT} the estimates are the difference of the two",
+    r"figure overwritten/.*": "left out in 0.3: the estimates say what is lost and gained above chance",
+    r"ever|unparsable|first seen|changed": "left out in 0.3: what else there is to say of the answers",
+    r"(lost|gained)( chance)?": "left out in 0.3: the estimates are the difference of the two",
 }
 PACES = {"1 token per step": 1, "2 tokens per step": 2}
 
