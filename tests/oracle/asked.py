@@ -133,6 +133,20 @@ TIMES_INPUT = {".*_times_input": "left out in 0.3: the paper's gradient norm is 
 LEFT_OUT: dict[str, dict[str, str]] = {
     "attribution": TIMES_INPUT,
     "mask-attribution": TIMES_INPUT,
+    "confidence": {
+        "(all_)?nll": "left out in 0.3: the best temperature",
+        "(all_)?share": "left out in 0.3: over- and underconfidence by the share still masked",
+        '.*"skill".*': "left out in 0.3: baseline answers decide which sources are pooled",
+    },
+    "trajectory": {"changed": "left out in 0.3: committed tokens that a later step masked or replaced"},
+    "order": {
+        "global4|local1|local4": "left out in 0.3: tau and AR-ness@1 say how close the order is to reading order"
+    },
+    "coherence": {
+        "tokens_per_pass|ideal_speed": "left out in 0.3: speeds are one, two and four tokens a step",
+        "ideal": "left out in 0.3: closed forms are what perfect marginals reach",
+        '.*"(threshold|factor|entropy-bound|klass)".*': "left out in 0.3: adaptive strategies have other speeds",
+    },
     "mechanism": {
         '.*"fillers".*': "left out in 0.3: filler asks full stops",
         '.*"place": "(front|middle|scattered)".*': "left out in 0.3: masks stand at the end",

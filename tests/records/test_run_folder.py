@@ -288,7 +288,6 @@ RECALLED = {"question": "right", "distance": "near", "masks": 2, "fillers": 0}
         ("recall", {"condition": RECALLED}, "evidence.pairs is missing"),
         ("recall", {"condition": RECALLED, "evidence": {"pairs": 0}}, "evidence.pairs: expected int >= 1"),
         ("order", {"condition": {"rule": "x"}, "evidence": {"tau": "y"}}, "evidence.tau: expected float, got str"),
-        ("confidence", {"condition": {"rule": "x"}, "evidence": {"sure": [1.0]}}, "evidence: some of its evidence"),
     ],
 )
 def test_a_record_has_what_its_probe_counts_on(tmp_path, probe, changes, said):

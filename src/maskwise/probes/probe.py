@@ -78,8 +78,8 @@ class Probe:
     @cached_property
     def record_fields(self) -> RecordFields:
         """The structs that its records are checked by."""
-        given = (self.condition, self.evidence)
-        return RecordFields(*(struct_of(fields) if isinstance(fields, Mapping) else fields for fields in given))
+        condition = None if self.condition is None else struct_of(self.condition, closed=True)
+        return RecordFields(condition, struct_of(own) if isinstance(own := self.evidence, Mapping) else own)
 
     @property
     def about(self) -> str:

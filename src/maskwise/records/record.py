@@ -42,7 +42,7 @@ class Record(Typed, frozen=True, kw_only=True, omit_defaults=True):
     evidence: Evidence = msgspec.field(default_factory=dict)
 
 
-class ProbeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProbeFields(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the structs that say what `condition` and `evidence` hold in a probe's records."""
 
 
@@ -53,11 +53,14 @@ class RecordFields(NamedTuple):
     evidence: type[ProbeFields] | None = None
 
 
-def struct_of(types: FieldTypes, base: type[ProbeFields] = ProbeFields) -> type[ProbeFields]:
-    """The struct of a mapping of fields; a name may have spaces, as {"extra masks": Count}."""
+def struct_of(types: FieldTypes, closed: bool = False) -> type[ProbeFields]:
+    """The struct of a mapping of fields; a name may have spaces, as {"extra masks": Count}.
+
+    closed: other fields are refused, else left out, as what earlier versions measured."""
     names = {name.replace(" ", "_"): name for name in types}
     listed = [(own, types[name], *[UNSET] * (UnsetType in get_args(types[name]))) for own, name in names.items()]
-    fields: Any = msgspec.defstruct("Fields", listed, bases=(base,), rename=names, frozen=True, kw_only=True)
+    options: Any = {"rename": names, "frozen": True, "kw_only": True, "forbid_unknown_fields": closed}
+    fields: Any = msgspec.defstruct("Fields", listed, bases=(ProbeFields,), **options)
     return fields
 
 

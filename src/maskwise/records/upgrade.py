@@ -34,6 +34,7 @@ EARLIER: dict[str, tuple[str, Condition, Callable[..., dict[str, Any]]]] = {
     ),
     "question-position": ("location", {"masks": 0}, lambda **own: {"mask_counts": [], **own}),
     "location-masks": ("location", {"question": "right"}, lambda **own: {"places": ["right"], **own}),
+    "points": ("points", {"question": "right", "examples": 100, "share": 0.0}, dict),
     "shots-masks": ("mask-count", {}, lambda masks=(), **own: {**own, "mask_counts": [], "extra": masks}),
 }
 MERGED = {name: today for name, (today, _, _) in EARLIER.items() if name != today}

@@ -1,4 +1,4 @@
-"""Calibration of probabilities: calibration error, AUROC, temperature and threshold, over sequences.
+"""Calibration of probabilities: calibration error, AUROC and threshold, over sequences.
 
 Predictions of one sequence depend on each other, so intervals resample sequences (a cluster bootstrap) and shares have
 the effective number of predictions. With r_b = the mean of (confidence - right) in bin b and w_b the bin's share of the
@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskwise.scoring.intervals import TAILS, Bounds, Interval, jeffreys_bounds, none_seen
+from maskwise.scoring.intervals import TAILS, Interval, jeffreys_bounds, none_seen
 from maskwise.support.randomness import numpy_generator
 
 BINS = 10
 RESAMPLES = 1000
-TEMPERATURES = tuple(2 ** (power / 4) for power in range(-8, 9))  # 1/4 to 4; 1 and 2 among them
 WANTED = 0.9  # of the commits at or above the threshold are right
 FEWEST = 10  # predictions above a threshold that can be judged
 THRESHOLDS = tuple(round(number / 100, 2) for number in range(100))
@@ -63,19 +62,6 @@ def multiplicities(sequences: int) -> np.ndarray:
     return numpy_generator("reliability").multinomial(sequences, np.full(sequences, 1 / sequences), size=RESAMPLES)
 
 
-def interval(value: float, resampled: np.ndarray, sequences: int, bounds: Bounds) -> Interval:
-    """Quantiles of the resamples. Where all are alike, some sequences may still lie at either bound: the exact bound of
-    none in so many says how many."""
-    known = resampled[~np.isnan(resampled)]
-    if np.isnan(value) or sequences < 2 or not len(known):
-        return (None if np.isnan(value) else value), None, None
-    low, high = map(float, np.quantile(known, TAILS))
-    if high - low < 1e-9:
-        unseen = float(none_seen(sequences))
-        low, high = value - unseen * (value - bounds[0]), value + unseen * (bounds[1] - value)
-    return value, min(low, value), max(high, value)
-
-
 def bin_of(sure: np.ndarray) -> np.ndarray:
     return np.minimum((sure * BINS).astype(int), BINS - 1)
 
@@ -102,16 +88,6 @@ def calibration_error(found: Predictions) -> Interval:
     return error, least, most
 
 
-def overconfidence(found: Predictions) -> Interval:
-    """Mean confidence less the share that is right; the interval over sequences."""
-    if not len(found.sure):
-        return UNKNOWN
-    off, counts, times = found.per_sequence(found.sure - found.right), found.counts(), multiplicities(found.sequences)
-    total = times @ counts
-    resampled = np.where(total > 0, times @ off / np.maximum(total, 1e-12), np.nan)
-    return interval(float(off.sum()) / float(counts.sum()), resampled, found.sequences, (-1, 1))
-
-
 def auroc(found: Predictions) -> Interval:
     """The chance that a right prediction has a higher probability than a wrong one; ties count half."""
     order = np.argsort(found.sure, kind="stable")
@@ -127,26 +103,15 @@ def auroc(found: Predictions) -> Interval:
         below = bad.cumsum(1) - bad / 2
         return np.where(pairs > 0, (good * below).sum(1) / np.maximum(pairs, 1e-12), np.nan)
 
-    value = float(area(np.ones((1, found.sequences)))[0])
-    return interval(value, area(multiplicities(found.sequences).astype(float)), found.sequences, (0, 1))
-
-
-def best_temperature(nll: np.ndarray) -> Interval:
-    """The temperature that minimises the negative log-likelihood, from its sums at TEMPERATURES of each sequence, [N,
-    17]: the least of a parabola in log T through the best of them and its neighbours."""
-    if not len(nll):
-        return UNKNOWN
-    value, resampled = float(_lowest(nll.sum(0, keepdims=True))[0]), _lowest(multiplicities(len(nll)) @ nll)
-    return interval(value, resampled, len(nll), (TEMPERATURES[0], TEMPERATURES[-1]))
-
-
-def _lowest(sums: np.ndarray) -> np.ndarray:
-    best = sums.argmin(1).clip(1, len(TEMPERATURES) - 2)
-    row = np.arange(len(sums))
-    before, middle, after = (sums[row, best + step] for step in (-1, 0, 1))
-    bend = before - 2 * middle + after
-    shift = np.where(bend > 0, (before - after) / np.maximum(2 * bend, 1e-300), 0.0).clip(-1, 1)
-    return 2 ** ((best + shift - 8) / 4)
+    n = found.sequences
+    value, resampled = float(area(np.ones((1, n)))[0]), area(multiplicities(n).astype(float))
+    if np.isnan(value) or n < 2:
+        return (None if np.isnan(value) else value), None, None
+    low, high = map(float, np.nanquantile(resampled, TAILS))
+    if high - low < 1e-9:  # all alike: the exact bound of none in n says how many sequences may be at either end
+        unseen = float(none_seen(n))
+        low, high = value - unseen * value, value + unseen * (1 - value)
+    return value, min(low, value), max(high, value)
 
 
 def share_over_sequences(right: np.ndarray, counts: np.ndarray) -> Interval:

@@ -26,7 +26,7 @@ from maskwise.probes.questions import Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.probes.text import QUICK_GAP, TASK, gap_pieces, with_gap
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import NATS, POINTS, QUESTION, SHARE, Estimate, curve, mean
+from maskwise.scoring.estimates import NATS, QUESTION, SHARE, Estimate, curve, mean
 from maskwise.support.typed import Count
 from maskwise.tasks.prompts import Prompt
 
@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 NAME = "marginals"
 ALIKE = 0.1  # total variation: nine tenths of the predictions agree
 FREQUENT = 0.5
+DRAWN = {
+    "common": "probability of frequent tokens",
+    "tv_next": "distance to the next mask's prediction",
+    "tv_unigram": "distance to word frequencies",
+}
+EVIDENCE = {"tv_unigram": float, "common": float, "mode_common": float | UnsetType, "tv_next": float | UnsetType}
 AFTER = {"none": "masks to the end", "visible": "text after the masks"}
 
 
@@ -66,33 +72,23 @@ def ask(
     )
 
 
-def with_column(table: Table, name: str) -> Table:
-    """Runs of earlier versions have no "mode_common", the last mask no "tv_next"."""
-    return table if name in table else table.assign(**{name: float("nan")})
-
-
 def of_pieces(table: Table, distances: Collection[int], column: str, suffix: str = "none") -> "pd.Series":
     """The mean of each piece at these distances."""
-    own = with_column(table, column)[(table.suffix == suffix) & table.distance.isin(distances)]
+    own = table[(table.suffix == suffix) & table.distance.isin(distances)]
     return own.groupby(QUESTION, observed=True)[column].mean()
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
-    masks, distances = table.masks_seen.max(), {*table.distance}
+    masks, distances, table = table.masks_seen.max(), {*table.distance}, measured(table)
     near, far = {1}, {d for d in distances if masks / 2 <= d < masks}
     middle, ends = {d for d in distances if abs(d - (masks + 1) / 2) <= masks / 8}, {1, masks}
-
-    def less_near(column: str) -> "pd.Series":
-        return of_pieces(table, far - near, column) - of_pieces(table, near, column)
-
+    fading = of_pieces(table, far - near, "entropy") - of_pieces(table, near, "entropy")
     alike, frequent = (of_pieces(table, far, name).dropna() for name in ("tv_next", "mode_common"))
     alike_near, frequent_near = (of_pieces(table, near, name).mean() for name in ("tv_next", "mode_common"))
     often = max(FREQUENT, frequent_near)
     between = of_pieces(table, middle, "entropy", "visible") - of_pieces(table, ends - middle, "entropy", "visible")
     found = [
-        mean("entropy, far less near", less_near("entropy"), NATS, claim="above"),
-        mean("top probability, far less near", less_near("confidence"), POINTS, (-1.0, 1.0), claim="below"),
-        mean("distance of neighbours, far less near", less_near("tv_next"), POINTS, (-1.0, 1.0), claim="below"),
+        mean("entropy, far less near", fading, NATS, claim="above"),
         mean("distance of neighbours, far", alike, SHARE, (0.0, 1.0), claim="below", against=min(ALIKE, alike_near)),
         mean("most probable token is frequent, far", frequent, SHARE, (0.0, 1.0), claim="above", against=often),
         mean("entropy, middle less ends, text after", between, NATS, claim="above"),
@@ -100,17 +96,15 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     return [one for one in found if one.value is not None]
 
 
-def by_distance(table: Table, others: Tables, measure: str, unit: str = "") -> Table:
-    named = with_column(table, measure).assign(after=table.suffix.map(AFTER))
-    return curve(named, ["after", "suffix", "distance"], {measure: unit})
+def measured(table: Table) -> Table:
+    """Runs of version 0.1 have no "mode_common" and no "tv_next"."""
+    return table.reindex(columns=[*dict.fromkeys((*table, *EVIDENCE))])
 
 
-FIGURES = {
-    "Entropy (nats)": partial(by_distance, measure="entropy", unit=NATS),
-    "Probability of frequent tokens": partial(by_distance, measure="common"),
-    "Distance to the next mask's prediction": partial(by_distance, measure="tv_next"),
-    "Distance to word frequencies": partial(by_distance, measure="tv_unigram"),
-}
+def by_distance(table: Table, others: Tables) -> Table:
+    own = measured(table).assign(after=table.suffix.map(AFTER)).rename(columns=DRAWN)
+    return curve(own, ["after", "distance"], {"entropy": NATS, **dict.fromkeys(DRAWN.values(), "")})
+
 
 PROBE = Probe(
     NAME,
@@ -118,11 +112,10 @@ PROBE = Probe(
     ask,
     metrics,
     figures=[
-        Figure(data, "distance", "Distance from the last visible token", y, series="after")
-        for y, data in FIGURES.items()
+        Figure(by_distance, "distance", "Distance from the last visible token", "", series="after", panel="measure")
     ],
     condition={"suffix": str, "distance": Count},
-    evidence={"tv_unigram": float, "common": float, "mode_common": float | UnsetType, "tv_next": float | UnsetType},
+    evidence=EVIDENCE,
     needs=frozenset({"masks", "whole sequences"}),
     sizes={"quick": QUICK_GAP},
 )

@@ -14,8 +14,6 @@ The paper (arXiv 2511.21338, probe 13): nearest last is best: locality again.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import UnsetType
-
 from maskwise.probes.blocks import sees_past_the_question
 from maskwise.probes.labelled import Labels, label_prompt, labels_of
 from maskwise.probes.probe import Figure, Probe
@@ -31,7 +29,6 @@ from maskwise.tasks.prompts import Prompt
 NAME, LAST, GUESSING = "points", "nearest last", 0.5
 BY = ["order", "question", "examples", "share"]
 SPARED = 8  # tokens, for longer numbers than those of the point that was measured
-BEFORE = {"question": "right", "examples": 100, "share": 0.0}  # what records of version 0.1 do not say
 
 
 def ask(
@@ -97,23 +94,17 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 
 def usual(table: Table, value: str = "correct") -> Table:
     """Questions x orders of the examples."""
-    asked = whole(table).query("question == 'right' and share == 0 and examples > 0")
+    asked = table.query("question == 'right' and share == 0 and examples > 0")
     return wide(asked, ["order", "examples"], value).T.groupby(level="order").mean().T
 
 
-def whole(table: Table) -> Table:
-    return table.reindex(columns=[*table, *(name for name in BEFORE if name not in table)]).fillna(BEFORE)
-
-
 def by_examples(table: Table, others: Tables) -> Table:
-    return orders(whole(table).query("share == 0"))
+    return orders(table[table.share == 0])
 
 
 def by_share(table: Table, others: Tables) -> Table:
     """With the number of examples that was asked with masks."""
-    table = whole(table)
-    masked = table[table.share > 0].examples.unique()
-    return orders(table[table.examples.isin(masked)])
+    return orders(table[table.examples.isin(table[table.share > 0].examples)])
 
 
 def orders(table: Table) -> Table:
@@ -132,7 +123,7 @@ PROBE = Probe(
         Figure(by_examples, "examples", "Examples", series="order", panel="question", guessing=GUESSING),
         Figure(by_share, "share", MASKS, series="order", panel="question", guessing=GUESSING),
     ],
-    condition={"order": str, "question": str | UnsetType, "examples": Count | UnsetType, "share": float | UnsetType},
+    condition={"order": str, "question": str, "examples": Count, "share": float},
     presets=("full", "paper"),
     sizes={"quick": {"clouds": 2, "examples": 40, "counts": (0, 10, 30), "shares": (0.0, 0.2)}},
 )

@@ -10,9 +10,9 @@ far instead of near, over three rules (contrast). Templates and questions are cr
 other probes.
 
 Each point is one template. An effect survives where the 95 % predictive interval under a new template lies on one side
-of 0 (scoring/variance_components.py). A model that cannot answer under a template has nothing to lose there: as many
-other questions decide under which it can (exact binomial test), and what is said is about these. Templates whose
-answer is a word ask for another task and are apart.
+of 0: of the effects under T templates, mean +- t(T - 1) s sqrt(1 + 1/T), exact if these are normal. A model that cannot
+answer under a template has nothing to lose there: as many other questions decide under which it can (exact binomial
+test), and what is said is about these. Templates whose answer is a word ask for another task and are apart.
 
 Related: arXiv 2606.29228.
 """
@@ -20,6 +20,7 @@ Related: arXiv 2606.29228.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from math import sqrt
 from typing import Any
 
 from maskwise.probes.blocks import visible_counts
@@ -27,9 +28,8 @@ from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions, context_of, episodes
 from maskwise.probes.setup import Asker, Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import LEVEL, POINTS, SHARE, Estimate, change, mean, share, wide
-from maskwise.scoring.intervals import p_by_guessing
-from maskwise.scoring.variance_components import template_spread
+from maskwise.scoring.estimates import LEVEL, POINTS, SHARE, Estimate, change, of_questions, share, wide
+from maskwise.scoring.intervals import p_by_guessing, students_half
 from maskwise.support.randomness import seed_of
 from maskwise.support.typed import Count
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, Contrast, draw_contrast
@@ -46,6 +46,12 @@ MIXED, NEAR, FAR = "mixed", "near", "far"
 LETTER, WORD = "letter", "word"
 ACCURACY, MASKS = "accuracy with the fewest masks", "change with the most masks"
 DISTANCE = "change with the example far"
+BY = ["examples", "masks", "template"]
+SIDES = {  # of each effect the questions, and the examples and the masks on its sides, after and before
+    MASKS: (OF_MASKS, [(MIXED, max), (MIXED, min)]),
+    DISTANCE: (OF_CONTRAST, [(FAR, min), (NEAR, min)]),
+    ACCURACY: (OF_MASKS, [(MIXED, min)]),
+}
 SHIPPED = tuple((one.name, one.text) for one in BUILT_IN)
 ABLE, SAME_UNDER_ALL = "templates that it can answer", "the same under every template"
 
@@ -136,61 +142,39 @@ def near_or_far(question: Callable[[int], Contrast], point: int, where: str) -> 
 # What is measured
 
 
-def sides_of(table: Table, effect: str, answer: str = LETTER) -> list[Table]:
-    """The sides of an effect, after and before: accuracies of questions [task, point] x templates, over those that were
-    asked under all templates on both sides; none where these are not two."""
-    import pandas as pd
-
-    kind = OF_CONTRAST if effect == DISTANCE else OF_MASKS
-    own = table[(table.questions == kind) & (table.answer_found == answer)]
-    counts = sorted(own.masks.unique())
-    if not counts or (effect == MASKS and len(counts) < 2):
-        return []
-    least, most = counts[0], counts[-1]
-    sides = {
-        ACCURACY: [(MIXED, least)],
-        MASKS: [(MIXED, most), (MIXED, least)],
-        DISTANCE: [(FAR, least), (NEAR, least)],
-    }[effect]
-    own = own[pd.MultiIndex.from_frame(own[["examples", "masks"]]).isin(sides)]
+def effects(table: Table, answer: str = LETTER) -> dict[str, Table]:
+    """The effects that were asked, of each question [task, point] under each template; over the questions that were
+    asked under all of them."""
     # A letter is no word, though the first token of a word in capitals may be one.
-    no_word = (own.answer_found == WORD) & own.predicted.str.strip().isin([*LETTERS])
-    right = wide(own.assign(correct=own.correct * ~no_word), ["examples", "masks", "template"]).sort_index(axis=1)
-    if right.empty or not set(sides) <= set(right.columns.droplevel("template")):
-        return []
-    found = [right[side] for side in sides]
-    if effect != DISTANCE:
-        return found
-    tasks, points = (right.index.get_level_values(name) for name in ("task", "point"))
-    keys = pd.MultiIndex.from_arrays([tasks, points // RULES], names=["task", "point"])
-    return [one.set_axis(keys).groupby(level=["task", "point"], observed=True).mean() for one in found]
+    no_word = (table.answer_found == WORD) & table.predicted.str.strip().isin([*LETTERS])
+    right, found = table.assign(correct=table.correct * ~no_word)[table.answer_found == answer], {}
+    for effect, (kind, sides) in SIDES.items():
+        own = right[right.questions == kind]
+        if own.empty:
+            continue
+        each = wide(of_questions(own, BY, RULES if kind == OF_CONTRAST else 1, in_full=True), BY).sort_index(axis=1)
+        named = [(examples, which(own.masks)) for examples, which in sides]
+        if len(each) and len({*named}) == len(named) and {*named} <= {*each.columns.droplevel("template")}:
+            after, *before = (each[one] for one in named)
+            found[effect] = after - before[0] if before else after
+    return found
 
 
-def difference(sides: Sequence[Table]) -> Table:
-    return sides[0] - sides[1] if len(sides) > 1 else sides[0]
-
-
-def under(effect: str, sides: Sequence[Table], template: str) -> Estimate:
+def under(effect: str, template: str, values: Table) -> Estimate:
     """An effect under one template."""
-    name = f"{effect}: {template}"
-    if effect == ACCURACY:
-        return share(name, sides[0][template])
-    if effect == MASKS:
-        return change(name, sides[0][template], sides[1][template])
-    return mean(name, difference(sides)[template], POINTS, (-1.0, 1.0))
+    name, column = f"{effect}: {template}", values[template]
+    return share(name, column) if effect == ACCURACY else change(name, column, 0 * column)
 
 
-def over(effect: str, values: Table) -> list[Estimate]:
-    """An effect over templates: under a new one, its mean, and its standard deviation."""
-    bounds = (0.0, 1.0) if effect == ACCURACY else (-1.0, 1.0)
-    by_task = {task: own.to_numpy(dtype=float).T for task, own in values.groupby(level="task", observed=True)}
-    of_new, of_mean, deviation = template_spread(by_task, bounds)
-    n, unit, why = len(values), SHARE if effect == ACCURACY else POINTS, "" if deviation[2] else SAME_UNDER_ALL
-    return [
-        Estimate(f"{effect}, under a new template", *of_new, n, unit, why=why),
-        Estimate(f"{effect}, mean over templates", *of_mean, n, unit),
-        Estimate(f"{effect}, deviation over templates", *deviation, n, SHARE),
-    ]
+def over(effect: str, values: Table) -> Estimate:
+    """An effect with its predictive interval under a new template; none where it is the same under all."""
+    means, name = values.mean().to_numpy(), f"{effect}, under a new template"
+    value, half = float(means.mean()), students_half(means)
+    n, unit, least = len(values), *((SHARE, 0.0) if effect == ACCURACY else (POINTS, -1.0))
+    if half is None:
+        return Estimate(name, value, n=n, unit=unit, why=SAME_UNDER_ALL)
+    half *= sqrt(len(means) + 1)
+    return Estimate(name, value, max(value - half, least), min(value + half, 1.0), n, unit)
 
 
 def answerable(table: Table) -> list[str]:
@@ -211,14 +195,10 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     if not able:
         why = "the model is not shown to answer under any template"
         return [Estimate(f"{MASKS}, under a new template", None, unit=POINTS, why=why), count]
-    found = []
-    for effect in (MASKS, DISTANCE, ACCURACY):
-        sides = sides_of(table, effect)
-        if sides and len(able) == 1:
-            found.append(under(effect, sides, able[0]))
-        elif sides and len(sides[0]) > 1:
-            found += over(effect, difference(sides)[able])
-    return [*found, count]
+    found = effects(table).items()
+    if len(able) == 1:
+        return [*(under(effect, able[0], values) for effect, values in found), count]
+    return [*(over(effect, values[able]) for effect, values in found), count]
 
 
 def by_template(table: Table, others: Tables) -> Table:
@@ -226,19 +206,16 @@ def by_template(table: Table, others: Tables) -> Table:
     import pandas as pd
 
     able, rows = answerable(table), []
-    for effect in (ACCURACY, MASKS, DISTANCE):
-        for answer in (LETTER, WORD):
-            sides = sides_of(table, effect, answer)
-            for template in sides[0] if sides else []:
-                one = under(effect, sides, template)
+    for answer in (LETTER, WORD):
+        for effect, values in effects(table, answer).items():
+            for template in values:
                 can = "templates it can answer" if template in able else "templates it cannot answer"
                 series = can if answer == LETTER else "another task"
+                one = under(effect, template, values)
                 rows.append({"effect": effect, "template": template, "series": series, **one.row})
-        rows += [
-            {"effect": effect, "template": "a new one", "series": "a new template", **one.row}
-            for one in metrics(table, others)
-            if one.name == f"{effect}, under a new template" and one.value is not None
-        ]
+            if answer == LETTER and len(able) > 1:
+                one = over(effect, values[able])
+                rows.append({"effect": effect, "template": "a new one", "series": "a new template", **one.row})
     return pd.DataFrame(rows).drop(columns="name", errors="ignore")
 
 
