@@ -5,18 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.known import shipped_tokenizer, with_parameters
+from helpers.known import diagnosed, shipped_tokenizer, with_parameters
 from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_llada
-from maskwise.probes import FEW_SHOT_PROBES, PROBES
 from maskwise.probes.library import marginals, order, total_correlation
 from maskwise.probes.paces import paces
-from maskwise.records.folder import RECORDS, read_run, tables_of
+from maskwise.records.folder import RECORDS
 from maskwise.runs.diagnose import diagnose
+from maskwise.runs.run import read_run
 from maskwise.runs.settings import QUICK, fit_to_model
 from maskwise.support.errors import UserError
 
-COHERENCE_PROBES = tuple(probe.name for probe in PROBES if probe.group == "coherence")
+COHERENCE_PROBES = ("marginals", "total-correlation", "order", "coherence")
 GAP = {"pieces": 2, "before": 8, "masks": 6, "after": 4}
 SMALL = with_parameters(
     replace(QUICK, probes=COHERENCE_PROBES),
@@ -38,18 +38,17 @@ def model():
 
 @pytest.fixture(scope="module")
 def run(model, tmp_path_factory):
-    return read_run(diagnose(model, SMALL, tmp_path_factory.mktemp("run")))
+    return diagnosed(model, SMALL, tmp_path_factory.mktemp("run"))
 
 
 def test_every_probe_leaves_a_record_a_point_and_condition(run):
-    counts = {probe: sum(record["probe"] == probe for record in run.records) for probe in COHERENCE_PROBES}
-    assert counts == {
+    assert {probe: len(table) for probe, table in run.tables.items()} == {
         "marginals": 2 * 2 * 3,
         "total-correlation": 2 * 2,
         "order": 2 * 4,
         "coherence": 2 * 3 * len(paces()),
     }
-    assert run.manifest["complete"]
+    assert run.manifest.complete
 
 
 def test_a_torn_run_goes_on_and_ends_the_same(run, model, tmp_path):
@@ -76,26 +75,26 @@ def test_drawn_orders_depend_on_the_seed_and_not_on_the_batch(run, model, tmp_pa
 
 
 def test_figures_are_means_of_what_was_recorded(run):
-    tables = tables_of(run, FEW_SHOT_PROBES)
     for probe, name in ((marginals, "tv_unigram"), (total_correlation, "tc"), (order, "tau")):
-        table = tables[probe.NAME]
-        assert probe.metrics(table, tables)
+        table = run.table(probe.NAME)
+        assert run.measured[probe.NAME]
         for figure in probe.PROBE.figures:
-            drawn = figure.data(table, tables)
+            drawn = figure.data(table, run.tables)
             assert {"value", "low", "high", "n", figure.x, figure.series or "n", figure.panel or "n"} <= {
                 *drawn.columns
             }
             for row in drawn[drawn.measure == name].to_dict("records"):
-                key = {entry: row[entry] for entry in probe.PROBE.condition}
-                own = [r["evidence"][name] for r in run.records if r["probe"] == probe.NAME and r["condition"] == key]
-                assert row["value"] == pytest.approx(np.mean(own)) and row["low"] <= row["value"] <= row["high"]
+                own = table
+                for entry in probe.PROBE.condition:
+                    own = own[own[entry] == row[entry]]
+                assert row["value"] == pytest.approx(np.mean(own[name])) and row["low"] <= row["value"] <= row["high"]
 
 
 def test_what_cannot_be_asked_is_said(model, tmp_path):
     settings = replace(SMALL, probes=("marginals", "mask-count"), tasks=QUICK.tasks[:1], questions=1, distractors=2)
     settings = settings.changed("mask-count", mask_counts=(2,))
     short = read_run(diagnose(model, settings, tmp_path / "short", text="Too short."))
-    said = "marginals was not run: it needs a text of 18 tokens; give one with --text"
-    assert said in short.manifest["notes"]
+    assert [note for note in short.manifest.notes if note.startswith("marginals was not run")]
+    assert "marginals" not in short.tables
     with pytest.raises(UserError, match="no mask token"):
         fit_to_model(SMALL, causal=True)

@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 from helpers.known import (
     SMALL,
+    diagnosed,
     is_word_example,
     known_model,
+    measured,
     nearest_rule,
     truth,
     with_parameters,

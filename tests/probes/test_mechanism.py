@@ -42,8 +42,8 @@ from maskwise.probes.library.mechanism import (
     metrics,
     prompts_of,
 )
-from maskwise.probes.setup import Asker
 from maskwise.probes.questions import ended
+from maskwise.probes.setup import Asker
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK

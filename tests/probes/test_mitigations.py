@@ -11,12 +11,11 @@ from transformers import PretrainedConfig
 from helpers.known import SMALL, distracted, known_model, known_path, shipped_tokenizer
 from helpers.tiny import tiny_llada
 from maskwise.decoding.generate import generate
-from maskwise.probes import record_fields
 from maskwise.probes.answers.first_token import first_token
 from maskwise.probes.library.mitigations import BIASED_KEYS, ONE_STEP, PROBE, WAYS, counting, metrics
 from maskwise.probes.probe import FIRST, estimates
-from maskwise.records.folder import read_run, tables_of
 from maskwise.runs.diagnose import diagnose
+from maskwise.runs.run import read_run
 from maskwise.tasks.prompts import Prompt
 
 MASKS = 200
@@ -109,8 +108,8 @@ def diagnosed(model, folder, **parameters):
     settings = replace(SMALL, probes=("mitigations",), relevant=(1,), distractors=1).changed(
         "mitigations", **parameters
     )
-    run = read_run(diagnose(model, settings, folder), record_fields())
-    return run, tables_of(run, {"mitigations"})
+    run = read_run(diagnose(model, settings, folder))
+    return run, run.tables
 
 
 def test_a_model_distracted_by_more_than_ten_masks_is_right_on_a_canvas_that_never_shows_more(tmp_path):

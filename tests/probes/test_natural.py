@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from helpers.known import shipped_tokenizer
 from maskwise.probes.library import natural_text
-from maskwise.probes.probe import Asker, Settings, Setup
 from maskwise.probes.questions import units_of_questions
+from maskwise.probes.setup import Asker, Settings, Setup
 from maskwise.probes.text import load_text, passages
 from maskwise.support.errors import UserError
 

@@ -41,7 +41,7 @@ def test_it_is_asked_measured_and_drawn(tmp_path):
     found, before = measured(MORE, run.tables)[NAME]
     assert (found.value, before.value) == pytest.approx((1 - CHANCE, CHANCE)) and found.low > 0
     (section,) = (one for one in sections(MORE, {"known": run.tables}) if one.probe is PROBE)
-    ((figure, _, table),) = section.figures
+    ((_, _, table),) = section.figures
     assert dict(zip(table.shots, table.value, strict=True)) == pytest.approx({1: CHANCE, 2: 1})
     assert "<svg" in section.view("s-")["figures"][0]["wide"]
 

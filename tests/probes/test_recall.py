@@ -8,10 +8,10 @@ import maskwise as mw
 from helpers.known import SMALL, with_parameters
 from helpers.recalling import no_value, pair_before, recalling_model, recalls_what_it_sees
 from helpers.records import record as plain_record
+from helpers.records import table_of
 from helpers.same_records import assert_same_records, sampled_again
 from maskwise.probes.library.recall import ERRORS, NO_VALUE, by_distance, by_error, metrics
 from maskwise.records.folder import read_run
-from maskwise.records.table import table_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
 from maskwise.scoring.scores import NO_SKILL
@@ -32,8 +32,8 @@ def estimates(table):
     return {one.name: one for one in metrics(table, {})}
 
 
-def test_every_preset_asks_it():
-    assert all("recall" in preset.probes for preset in (DEFAULT, FULL)) and "recall" not in QUICK.probes
+def test_full_asks_it():
+    assert [one.preset for one in (QUICK, DEFAULT, FULL) if "recall" in one.probes] == ["full"]
     assert QUICK.parameters["recall"]["pairs"] == 30 and DEFAULT.parameters["recall"]["pairs"] == 60
     assert QUICK.parameters["recall"]["mask_counts"] == (2,)
 
@@ -84,7 +84,7 @@ def test_the_question_last_alone_counts():
         for (question, distance), count in right.items()
         for point in range(10)
     ]
-    table = table_of(records, False)
+    table = table_of(records)
     assert estimates(table)["locality"].value == pytest.approx((1 - 0.5) / (1 - 0.1))
     last = table[table.question == "right"]
     assert metrics(last, {}) == metrics(table, {})

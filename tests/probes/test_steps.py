@@ -15,6 +15,7 @@ def table(by_condition, names):
             "task": task,
             "point": point,
             **dict(zip(names, condition, strict=True)),
+            "relevant": 10,
             "correct": float(point < share * POINTS),
         }
         for condition, share in by_condition.items()

@@ -8,12 +8,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from helpers.known import SMALL, TASK_NAMES, reader_model, truth, with_parameters
+from helpers.known import SMALL, TASK_NAMES, diagnosed, reader_model, truth, with_parameters
 from maskwise.cli import app
 from maskwise.probes.library import templates as probe
 from maskwise.probes.library.templates import ACCURACY, DISTANCE, MASKS
-from maskwise.records.folder import read_run, tables_of
-from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import chosen_settings, with_templates
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import seed_of
@@ -60,7 +58,7 @@ def answerer(distracted_by):
 
 
 def table_of(model, folder):
-    return tables_of(read_run(diagnose(model, SETTINGS, folder)), ())["templates"]
+    return diagnosed(model, SETTINGS, folder).table("templates")
 
 
 def estimates_of(table):
