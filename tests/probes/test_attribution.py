@@ -13,9 +13,8 @@ from maskwise.models.batch import Batch
 from maskwise.models.model import Model
 from maskwise.probes.answers.attention_shares import watch
 from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
-from maskwise.probes.answers.plain import Answer, ask
-from maskwise.probes.evidence import TIMES_INPUT
-from maskwise.probes.library.attribution import drawn, metrics, prompt_with_masks, prompt_with_parts
+from maskwise.probes.answers.plain import ask
+from maskwise.probes.library.attribution import by_tokens, drawn, metrics, prompt_of
 from maskwise.probes.setup import Asker
 from maskwise.tasks.episodes import draw
 from maskwise.tasks.prompts import Prompt
@@ -26,13 +25,11 @@ MASK = 9
 MAKERS = [tiny_llada, tiny_dream, tiny_ar]
 
 
-def linear_model(weights: list[float], shift: bool = False, normed: bool = False) -> Model:
-    """h_i = sum over places j of weights[|i - j|] * e_j, logits = h: the gradient of any logit is known by hand.
-    normed: each e_j goes through RMSNorm first."""
+def linear_model(weights: list[float], shift: bool = False) -> Model:
+    """h_i = sum over places j of weights[|i - j|] * e_j, logits = h: the gradient of any logit is known by hand."""
 
     def body(net, batch, layout):
         x = net.embedding(batch.ids) if batch.embeds is None else batch.embeds
-        x = nn.functional.rms_norm(x, x.shape[-1:]) if normed else x
         bounds = batch.offsets.tolist()
         parts = []
         for start, end in pairwise(bounds):
@@ -48,10 +45,6 @@ def linear_model(weights: list[float], shift: bool = False, normed: bool = False
     return Model(net, body, window=64, shift=shift, mask_id=MASK, head=lambda rows: rows.clone())
 
 
-def norms_of(answer: Answer) -> dict:
-    return {name: value for name, value in answer.evidence.items() if not name.endswith(TIMES_INPUT)}
-
-
 def test_on_a_linear_model_the_attribution_is_the_mixing_weight():
     """The gradient of logit v of row i is weights[|i - j|] in coordinate v of e_j: its norm is that weight."""
     weights = [5.0, 4.0, 3.0, 2.0, 1.0, 0.5, 0.25, 0.125]
@@ -64,54 +57,26 @@ def test_on_a_linear_model_the_attribution_is_the_mixing_weight():
     assert first.evidence["examples"] == pytest.approx([(2 + 3) / 2 / 4, 3 / 4])
     assert first.evidence["question"] == pytest.approx((4 + 4) / 2 / 4)
     # Context at distances 2, 1; masks at 1, 2; the nearest context token is at distance 1.
-    assert norms_of(second) == pytest.approx({"masks": (4 + 3) / 2 / 4, "near": 1.0, "all": (3 + 4) / 2 / 4})
+    assert second.evidence == pytest.approx({"masks": (4 + 3) / 2 / 4, "near": 1.0, "all": (3 + 4) / 2 / 4})
     # A shifted model reads from the place before: distances are from there, and both places are left out.
     shifted = attribute(linear_model(weights, shift=True), prompts[1:], near=1)[0]
-    assert norms_of(shifted) == pytest.approx({"masks": (3 + 2) / 2 / 4, "near": 1.0, "all": 1.0})
+    assert shifted.evidence == pytest.approx({"masks": (3 + 2) / 2 / 4, "near": 1.0, "all": 1.0})
 
 
 def test_a_scaled_token_is_seen_and_others_are_not():
     """Row 4 sees only what weights say: a zero weight is a zero attribution."""
     answer = attribute(linear_model([1.0, 0, 0, 7.0, 0, 0]), [Prompt((1, 2, 3, 4, MASK), 4, 1, 1)], near=2)[0]
-    assert norms_of(answer) == {"masks": 0.0, "near": 0.0, "all": pytest.approx(1 / 4)}
-
-
-@pytest.mark.parametrize("scale", [0.1, 3.0])
-def test_under_rms_norm_the_length_of_an_embedding_changes_the_norm_and_not_gradient_x_input(scale):
-    """f(c e) = f(e), so its gradient is divided by c and gradient x input stays."""
-    model = linear_model([5.0, 4.0, 3.0, 2.0, 1.0], normed=True)
-    weight = torch.randn(10, 10, generator=torch.Generator().manual_seed(0))
-    model.core.embedding.weight.data.copy_(weight)
-    prompts = [Prompt((1, 2, 3, MASK, MASK), 3, 1, 2)]
-    (before,), (norms, products) = embedding_gradients(model, prompts)
-    model.core.embedding.weight.data[MASK] *= scale
-    (after,), (scaled_norms, same_products) = embedding_gradients(model, prompts)
-    assert after.token == before.token
-    torch.testing.assert_close(same_products, products)
-    mask = 4  # the second mask; the first is the answer's own
-    for place in range(3):
-        ratio = (scaled_norms[mask] / scaled_norms[place]) / (norms[mask] / norms[place])
-        torch.testing.assert_close(ratio, torch.tensor(1 / scale), rtol=1e-4, atol=0)
-
-
-def test_records_hold_both_measures_and_those_of_before_the_norm_alone():
-    answer = attribute(linear_model([5.0, 4.0, 3.0, 2.0, 1.0]), [Prompt((1, 2, MASK, MASK), 2, 1, 2)], near=1)[0]
-    assert set(answer.evidence) == {f"{name}{end}" for name in ("masks", "near", "all") for end in ("", TIMES_INPUT)}
-    asked = {"point": [0, 0, 1, 1], "task": ["a", "b"] * 2, "of": "masks", "extra masks": 1}
-    table = pd.DataFrame(asked | {name: [value] * 4 for name, value in answer.evidence.items()})
-    found = {one.name: one.value for one in metrics(table, {})}
-    assert found["gradient norm of masks"] == pytest.approx(answer.evidence["masks"])
-    assert found["gradient x input of masks"] == pytest.approx(answer.evidence["masks_times_input"])
-    old = metrics(table.drop(columns=[name for name in table if name.endswith(TIMES_INPUT)]), {})
-    assert len(old) == 4 and not any("input" in one.name for one in old)
-    assert old[0].value == pytest.approx(answer.evidence["masks"] - answer.evidence["near"])
+    assert answer.evidence == {"masks": 0.0, "near": 0.0, "all": pytest.approx(1 / 4)}
 
 
 def test_masks_that_move_the_answer_more_than_the_nearest_text():
     asked = {"task": ["a"] * 10 + ["b"] * 10, "point": [*range(10)] * 2, "of": "masks", "extra masks": 50}
     table = pd.DataFrame(asked | {"near": 0.05, "all": 0.01}).assign(masks=lambda one: 0.2 + 0.01 * one.point)
-    one = metrics(table, {})[0]
+    one, *norms = metrics(table, {})
     assert one.value == pytest.approx(0.195) and one.verdict == "holds"
+    assert [norm.value for norm in norms] == pytest.approx([0.245, 0.05, 0.01])
+    drawn_norms = by_tokens(table, {})
+    assert drawn_norms.value.tolist() == pytest.approx([0.245, 0.05, 0.01]) and set(drawn_norms.n) == {20}
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -126,11 +91,10 @@ def test_batched_gradients_equal_one_prompt_at_a_time_and_touch_no_weight(make):
             ids[3] = model.mask_id
         prompts.append(Prompt(tuple(ids), row, 7, 1))
     wanted = [weight.requires_grad for weight in model.parameters()]
-    answers, (norms, products) = embedding_gradients(model, prompts)
+    answers, norms = embedding_gradients(model, prompts)
     assert all(weight.grad is None for weight in model.parameters())
     assert wanted == [weight.requires_grad for weight in model.parameters()]
-    lengths = [9, 14, 5]
-    for answer, prompt, *found in zip(answers, prompts, norms.split(lengths), products.split(lengths), strict=True):
+    for answer, prompt, found in zip(answers, prompts, norms, strict=True):
         embeds = model.embed(torch.tensor(prompt.ids)).detach().requires_grad_()
         batch = Batch.pack([prompt.ids])
         alone = Batch(None, embeds, batch.offsets, batch.starts, batch.longest)
@@ -138,11 +102,10 @@ def test_batched_gradients_equal_one_prompt_at_a_time_and_touch_no_weight(make):
         logits = model.head(model.hidden(alone))[read]
         assert answer.token == int(logits.argmax())
         logits[answer.token].backward()
-        norm, product = embeds.grad.norm(dim=1), (embeds.grad * embeds.detach()).norm(dim=1)
+        norm = embeds.grad.norm(dim=1)
         own = [place for place in {read, prompt.row} if place < len(norm)]
-        norm[own] = product[own] = 0
-        torch.testing.assert_close(found[0], norm / norm.max(), atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(found[1], product / product.max(), atol=1e-5, rtol=1e-4)
+        norm[own] = 0
+        torch.testing.assert_close(found, norm / norm.max(), atol=1e-5, rtol=1e-4)
         plain = ask(model, [prompt])[0]
         assert (plain.token, plain.nll) == (answer.token, pytest.approx(answer.nll, abs=1e-4))
         model.zero_grad()
@@ -164,7 +127,7 @@ def test_points_are_questions_then_orders_and_parts_are_examples():
     tokenizer = asker.tokenizer
     examples, test = drawn(episode, 3, 4)
     for place, before in {"right": 6, "middle": 3, "left": 0}.items():
-        prompt = prompt_with_parts(asker, examples, test, place)
+        prompt = prompt_of(asker, episode, 3, 4, {"of": "examples", "question": place})
         questions = [*examples[:before], test, *examples[before:]]
         for number, question in enumerate(questions):
             tokens = [token for token, part in zip(prompt.ids, prompt.parts, strict=True) if part == number]
@@ -172,13 +135,13 @@ def test_points_are_questions_then_orders_and_parts_are_examples():
             assert question.asked in text and text.count("Options") == 1
         assert prompt.parts[prompt.row] == before and prompt.ids[prompt.row] == 1
     causal, _ = asker_and_episode(mask_id=None)
-    prompt = prompt_with_parts(causal, examples, test, "right")
+    prompt = prompt_of(causal, episode, 3, 4, {"of": "examples", "question": "right"})
     assert len(prompt.parts) == len(prompt.ids) == prompt.row
 
 
 def test_groups_of_a_prompt_with_masks():
     asker, episode = asker_and_episode(mask_id=1)
-    prompt = prompt_with_masks(asker, *drawn(episode, 3, 0), 5)
+    prompt = prompt_of(asker, episode, 3, 0, {"of": "masks", "extra masks": 5})
     ids, row = prompt.ids, prompt.row
     assert ids[row:] == (1,) * 6 and prompt.masks == 6
     groups = mask_groups(tiny_llada(mask_token_id=1), prompt, near=4)
@@ -186,7 +149,7 @@ def test_groups_of_a_prompt_with_masks():
     shifted = mask_groups(tiny_dream(mask_token_id=1), prompt, near=4)
     assert shifted[row - 6 : row + 2] == [3, 2, 2, 2, 2, 0, 0, 1]
     causal, _ = asker_and_episode(mask_id=None)
-    prompt = prompt_with_masks(causal, *drawn(episode, 3, 0), 0)
+    prompt = prompt_of(causal, episode, 3, 0, {"of": "masks", "extra masks": 0})
     assert prompt.masks == 0
     assert mask_groups(tiny_ar(), prompt, near=2)[-4:] == [3, 2, 2, 0]
 

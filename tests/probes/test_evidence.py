@@ -101,14 +101,14 @@ def test_evidence_becomes_curves(tmp_path):
     assert len(left) == 2 * 4 and set(left["examples"].map(len)) == {6}
     by_hand = np.mean([own["examples"].tolist() for _, own in left.groupby("task", observed=True)], axis=(0, 1))
     curve = attribution.by_example(table, {})
-    curve = curve[(curve["gradient"] == "gradient norm") & (curve["question"] == "left")]
-    assert curve["example"].tolist() == [1, 2, 3, 4, 5, 6]
+    curve = curve[curve["question"] == "left"]
+    assert curve["place"].tolist() == [1, 2, 3, 4, 5, 6]
     assert curve["value"].tolist() == pytest.approx(by_hand.tolist())
     assert (curve["low"] <= curve["value"]).all() and (curve["value"] <= curve["high"]).all() and set(curve["n"]) == {8}
-    assert attribution.by_tokens(table, {})["tokens"].tolist() == list(attribution.TOKENS.values()) * 2
+    assert attribution.by_tokens(table, {})["tokens"].tolist() == list(attribution.TOKENS.values())
     layers = attribution.by_layer(table, {})
-    assert set(layers["layer"]) == {1, 2} and len(layers) == 8
-    assert layers.groupby("layer")["value"].sum().tolist() == pytest.approx([1, 1], abs=1e-3)
+    assert set(layers["place"]) == {1, 2} and len(layers) == 8
+    assert layers.groupby("place")["value"].sum().tolist() == pytest.approx([1, 1], abs=1e-3)
     assert set(table["masks_seen"][table["of"] == "attention"]) == {7}
 
 
