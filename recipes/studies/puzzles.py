@@ -3,11 +3,9 @@
 1. Lines `task other w1 w2 w3 w4 = a1 a2 a3 a4` over 8 words; the answer copies the four words, puts the other in the
    place of one of them (any), or shuffles them. A small LLaDA learns to fill in the answer (the
    NELBO: one to four of its tokens masked).
-2. Every decoding rule writes the answers of new lines at several speeds, tokens drawn at temperature 1, exactly as
-   the probe `coherence` does with a language model (`maskwise.probes.library.coherence`).
-3. Two tables: the share solved with one, two and four tokens per step with the closed form, over the rules that do not
-   look at what was drawn; and for every rule the area under accuracy against tokens per forward pass (AUP) with that
-   of perfect marginals.
+2. Strategies that do not look at what was drawn write the answers of new lines, one, two and four tokens per step,
+   drawn at temperature 1, exactly as the probe `coherence` does with a language model.
+3. A table: the share solved at each speed, with the closed form.
 
 CPU, about three minutes:    python recipes/studies/puzzles.py --out runs/puzzles
 """
@@ -30,8 +28,7 @@ from maskwise.diffusion import Noised, blockwise
 from maskwise.models.families.llada import LLaDAConfig
 from maskwise.models.model import Model
 from maskwise.probes.answers.puzzles import solve
-from maskwise.probes.library.coherence import BLIND, areas
-from maskwise.probes.paces import ITEMS, Pace, paces
+from maskwise.probes.library.coherence import BLIND, ITEMS, SPEEDS
 from maskwise.support.files import replace_file
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.word_puzzles import NAMES, Name, PuzzlePrompt, make_puzzle
@@ -76,23 +73,22 @@ def train(steps: int, batch: int, seed: int) -> Model:
     return train_small(config, draw, steps, seed, "puzzles")
 
 
-def answers_of(model: Model, name: Name, pace: Pace, tries: int, seed: int) -> list[dict[str, Any]]:
-    """What the probe's table would hold of so many puzzles."""
+def answers_of(model: Model, name: Name, rule: str, tokens: int, tries: int, seed: int) -> list[dict[str, Any]]:
+    """Which of so many puzzles are solved, so many tokens per step."""
     draws = random.Random(f"{name} {seed}")
     puzzles = [draw_line(name, draws)[1] for _ in range(tries)]
     prompts = [Prompt(one.ids, START, one.puzzle.items[0], ITEMS) for one in puzzles]
-    condition = {"task": name, "puzzle": name, **pace.condition}
     return [
-        {**condition, "point": point, "correct": one.written is not None and one.written.right, **one.evidence}
-        for point, one in enumerate(solve(model, prompts, name, pace, puzzles, seed))
+        {"puzzle": name, "tokens": tokens, "correct": one.written is not None and one.written.right}
+        for one in solve(model, prompts, rule, tokens, puzzles, seed)
     ]
 
 
 def by_closed_form(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """For each puzzle and number of tokens a step: the share solved under the blind rules, and the closed form."""
+    """For each puzzle and number of tokens a step: the share solved, and the closed form."""
     found = []
-    for name, count in product(NAMES, (1, 2, ITEMS)):
-        asked = table[(table.puzzle == name) & (table.speed == f"{count} a step") & table.rule.isin(BLIND)]
+    for name, count in product(NAMES, SPEEDS.values()):
+        asked = table[(table.puzzle == name) & (table.tokens == count)]
         solved = int(asked.correct.sum())
         interval = stats.binomtest(solved, len(asked)).proportion_ci(method="wilson")
         row = {"puzzle": name, "tokens a step": count, "n": len(asked), "solved": solved / len(asked)}
@@ -102,26 +98,17 @@ def by_closed_form(table: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def table_lines(closed: list[dict[str, Any]], found: pd.DataFrame) -> list[str]:
-    """Both tables in Markdown."""
-    lines = [
+def table_lines(closed: list[dict[str, Any]]) -> list[str]:
+    """In Markdown."""
+    return [
         f"| puzzle | tokens a step | solved | 95 % interval | closed form | within {100 * MARGIN:.0f} points |",
         "|---|---|---|---|---|---|",
+        *(
+            f"| {row['puzzle']} | {row['tokens a step']} | {100 * row['solved']:.1f} % | {100 * row['low']:.1f} to "
+            f"{100 * row['high']:.1f} % | {100 * row['closed form']:.1f} % | {row['verdict']} |"
+            for row in closed
+        ),
     ]
-    lines += [
-        f"| {row['puzzle']} | {row['tokens a step']} | {100 * row['solved']:.1f} % | {100 * row['low']:.1f} to "
-        f"{100 * row['high']:.1f} % | {100 * row['closed form']:.1f} % | {row['verdict']} |"
-        for row in closed
-    ]
-    lines += [
-        "",
-        f"| rule | {' | '.join(f'{name}: AUP (perfect)' for name in NAMES)} |",
-        "|---" * (1 + len(NAMES)) + "|",
-    ]
-    for rule, of_rule in found.groupby("rule", sort=False):
-        cells = [f"{area:.2f} ({ideal:.2f})" for area, ideal in zip(of_rule.value, of_rule.ideal, strict=True)]
-        lines.append(f"| {rule} | {' | '.join(cells)} |")
-    return lines
 
 
 def main() -> None:
@@ -129,22 +116,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/puzzles"))
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--tries", type=int, default=200, help="puzzles for each task, rule and speed")
+    parser.add_argument("--tries", type=int, default=200, help="puzzles for each task, strategy and speed")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     model = train(asked.steps, asked.batch, asked.seed)
+    asked_rules = track([*product(BLIND, SPEEDS.values())], "Decoding", console=Console(stderr=True))
     answers = [
         answer
-        for pace in track(paces(), "Decoding", console=Console(stderr=True))
+        for rule, tokens in asked_rules
         for name in NAMES
-        for answer in answers_of(model, name, pace, asked.tries, asked.seed)
+        for answer in answers_of(model, name, rule, tokens, asked.tries, asked.seed)
     ]
-    table = pd.DataFrame(answers)
-    closed, found = by_closed_form(table), areas(table, {})
-    stored = {"closed form": closed, "aup": found.to_dict("records")}
-    replace_file(asked.out / "puzzles.json", [json.dumps(stored, indent=2)])
-    print("\n".join(table_lines(closed, found)))
+    closed = by_closed_form(pd.DataFrame(answers))
+    replace_file(asked.out / "puzzles.json", [json.dumps({"closed form": closed}, indent=2)])
+    print("\n".join(table_lines(closed)))
 
 
 if __name__ == "__main__":

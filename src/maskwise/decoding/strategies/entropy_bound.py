@@ -25,6 +25,5 @@ STRATEGIES = (
         parameters=(Parameter("gamma", 0.1),),
         paper="Ben-Hamu et al., Accelerated Sampling from Masked Diffusion Models via Entropy Bounded Unmasking, "
         "arXiv 2505.24857",
-        speeds=({"gamma": 0.1}, {"gamma": 1.0}, {"gamma": 3.0}),
     ),
 )

@@ -29,7 +29,6 @@ STRATEGIES = (
         threshold,
         parameters=(Parameter("tau", 0.9, 1, "threshold"),),
         paper=PAPER,
-        speeds=({"tau": 0.9}, {"tau": 0.45}, {"tau": 0.2}),
     ),
     Strategy(
         "factor",
@@ -37,6 +36,5 @@ STRATEGIES = (
         factor,
         parameters=(Parameter("f", 1.0, published="factor"),),
         paper=PAPER,
-        speeds=({"f": 0.4}, {"f": 1.1}, {"f": 2.9}),
     ),
 )

@@ -30,6 +30,5 @@ STRATEGIES = (
         klass,
         parameters=(Parameter("tau", 0.9, 1, "conf_threshold"), Parameter("eps", 0.01, 1, "kl_threshold")),
         paper="Kim et al., KLASS: KL-Guided Fast Inference in Masked Diffusion Models, arXiv 2511.05664",
-        speeds=({"tau": 0.9}, {"tau": 0.45}),
     ),
 )

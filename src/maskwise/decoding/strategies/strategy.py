@@ -1,8 +1,8 @@
 """The type of unmasking strategies: function, schedule, parameters and paper. Imports no torch."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from maskwise.support.errors import UserError
@@ -55,9 +55,6 @@ class Strategy:
     paper: str = ""  # authors, title, arXiv number; empty where no paper introduces it
     draws: bool = False  # does it need random numbers of its own
     filtered: bool = False  # does it judge by the distribution after temperature, top-k and top-p, as Dream does
-    # Of an adaptive strategy: the settings that the probe `coherence` measures, from slow to fast; else its defaults.
-    # None equals a probability that perfect marginals give (1/4, 1/2, 3/4 ...), where rounding would decide.
-    speeds: tuple[Mapping[str, float], ...] = field(default=(), hash=False)
 
     @property
     def pick(self) -> Pick:
