@@ -24,7 +24,7 @@ from functools import partial
 
 from msgspec import UnsetType
 
-from maskwise.probes.known_tokens import known_prompts, of_able_sources
+from maskwise.probes.known_tokens import KnownPrompt, known_prompts, of_able_sources
 from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
 from maskwise.probes.setup import Setup
@@ -48,15 +48,16 @@ def ask(setup: Setup, questions: int = 32, rules: tuple[str, ...] = STRATEGIES) 
 
     for source, prompts in known_prompts(setup, NAME, questions).items():
 
+        def prompt(point: int, _: object, prompts=prompts) -> KnownPrompt:
+            return prompts[point]
+
         def answer(point: int, prompts=prompts) -> str:
             return str(setup.asker.tokenizer.decode(prompts[point].right))
 
         points = Points(source, range(len(prompts)))
         for rule in rules:
             watch = partial(watch_commits, rule=rule, seed=setup.settings.seed)
-            yield Questions(
-                points, [{"rule": rule}], lambda point, _, prompts=prompts: prompts[point], answer, watch, DECODING_COST
-            )
+            yield Questions(points, [{"rule": rule}], prompt, answer, watch, DECODING_COST)
 
 
 def curves(table: Table) -> Iterator[tuple[dict[str, str], Predictions, Table]]:

@@ -115,7 +115,11 @@ def data_of(setup: Setup, shots: Sequence[int], most_masks: int) -> Iterator[Lab
         if len(tests) < settings.questions:
             fitting = f"{len(tests)} questions of {data.name} fit the context length"
             setup.note(f"{NAME}: {fitting} after {most} examples")
-        yield data.name, lambda shots, point, shown=shown: shown[shots], tests, labels
+
+        def examples(shots: int, point: int, shown=shown) -> list[Labelled]:
+            return list(shown[shots])
+
+        yield data.name, examples, tests, labels
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

@@ -62,8 +62,8 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     steps, most = table.steps.max(), table.masks.max()
     right = wide(table[(table.steps == steps) & (table.masks == most)], "order")
     name, found = f"accuracy with {most} masks in {steps} steps, most confident first", []
-    one_step = wide(few_shots(others[MASK_COUNT]), "masks") if MASK_COUNT in others else ()
-    if CONFIDENT in right and most > 2 and {2, most} <= set(one_step):
+    one_step = wide(few_shots(others[MASK_COUNT]), "masks") if MASK_COUNT in others else None
+    if CONFIDENT in right and one_step is not None and most > 2 and {2, most} <= set(one_step):
         lost = change("", one_step[most], one_step[2]).side < 0  # a claim where masks lower it
         claim = "above" if lost else ""
         found.append(change(f"{name}, less in one step", right[CONFIDENT], one_step[most], claim=claim))
