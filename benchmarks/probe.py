@@ -4,7 +4,6 @@ import io
 import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,8 +13,8 @@ from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, l
 from benchmarks.shapes import make_model
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.few_shot import few_shot_items
-from maskwise.probes.probe import Asker, Unit, Variant
+from maskwise.probes.questions import FewShot, Questions, ended, units_of_questions
+from maskwise.probes.setup import Asker, Unit
 from maskwise.runs.diagnose import ask_units
 from maskwise.runs.runner import Crew
 from maskwise.tasks.episodes import draw
@@ -33,13 +32,17 @@ TOY_LONG: Size = (2, 1, (1, 9))
 def probe_units(model: Model, size: Size, tasks: int, points: int) -> list[Unit]:
     relevant, distractors, masks = size
     asker = Asker(model.tokenizer, model.mask_id, filler_id(model.tokenizer, "."))
-    variants = [Variant("mask-count", {"masks": k}, open=True, masks=k) for k in masks]
-    words = load_words()
-    episodes = [draw(task, words, relevant, distractors, points) for task in TASKS[:tasks]]
-    return [
-        Unit(range(points), len(variants), partial(few_shot_items, asker, lambda _, one=episode: one, variants))
-        for episode in episodes
-    ]
+    conditions = [{"masks": k} for k in masks]
+    asked = []
+    for task in TASKS[:tasks]:
+        episode = draw(task, load_words(), relevant, distractors, points)
+        source = FewShot(task.name, range(points), relevant, asker, episode, lambda _, one=episode: one)
+
+        def prompt(point: int, condition: dict[str, int], source: FewShot = source) -> Prompt:
+            return ended(asker, source.encoded(point), condition["masks"])
+
+        asked.append(("mask-count", Questions(source, conditions, prompt, source.answer)))
+    return units_of_questions(None, asked)  # type: ignore[arg-type]
 
 
 def prompts_of(units: list[Unit]) -> list[Prompt]:

@@ -50,7 +50,7 @@ def ask(
     from maskwise.probes.answers.own_answers import read, write
 
     model = setup.model
-    setup.note(f"{NAME}: --relevant, --distractors, --tasks and --words play no part in its questions")
+    setup.note(f"{NAME}: --relevant, --distractors and --words play no part in its questions")
     more = masks if model.block is None and not model.causal else masks[:1]
     most = questions if any(map(is_checkable, setup.data.values())) else min(questions, 16)  # one of each task
     for asked in asked_sets(setup, most):
