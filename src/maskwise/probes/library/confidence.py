@@ -19,8 +19,9 @@ the even questions and verified on the odd ones. Intervals are over questions.
 Not in the paper. Adaptive strategies (threshold, factor; arXiv 2505.22618) are as good as the confidence is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import UnsetType
 
@@ -33,6 +34,7 @@ from maskwise.scoring import reliability
 from maskwise.scoring.estimates import SHARE, Estimate
 from maskwise.scoring.reliability import WANTED, Predictions
 from maskwise.tasks.datasets import is_checkable
+from maskwise.tasks.prompts import Prompt
 
 NAME = "confidence"
 STRATEGIES = ("low-confidence", "random", "threshold")
@@ -48,15 +50,16 @@ def ask(setup: Setup, questions: int = 32, rules: tuple[str, ...] = STRATEGIES) 
 
     for source, prompts in known_prompts(setup, NAME, questions).items():
 
+        def prompt(point: int, _: Mapping[str, Any], prompts=prompts) -> Prompt:
+            return prompts[point]
+
         def answer(point: int, prompts=prompts) -> str:
             return str(setup.asker.tokenizer.decode(prompts[point].right))
 
         points = Points(source, range(len(prompts)))
         for rule in rules:
             watch = partial(watch_commits, rule=rule, seed=setup.settings.seed)
-            yield Questions(
-                points, [{"rule": rule}], lambda point, _, prompts=prompts: prompts[point], answer, watch, DECODING_COST
-            )
+            yield Questions(points, [{"rule": rule}], prompt, answer, watch, DECODING_COST)
 
 
 def curves(table: Table) -> Iterator[tuple[dict[str, str], Predictions, Table]]:
