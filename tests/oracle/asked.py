@@ -142,6 +142,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "order": {
         "global4|local1|local4": "left out in 0.3: tau and AR-ness@1 say how close the order is to reading order"
     },
+    "total-correlation": {"forth|back": "left out in 0.3: tc is their mean"},
     "coherence": {
         "tokens_per_pass|ideal_speed": "left out in 0.3: speeds are one, two and four tokens a step",
         "ideal": "left out in 0.3: closed forms are what perfect marginals reach",

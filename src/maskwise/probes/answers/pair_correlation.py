@@ -13,15 +13,14 @@ from maskwise.tasks.prompts import Prompt
 
 
 def correlate(model: Model, prompts: Sequence[Prompt], seed: int, samples: int) -> list[Answer]:
-    """Evidence {"tc", "forth", "back"} in nats; the samples depend on the prompt and the seed alone."""
+    """Evidence {"tc"} in nats; the samples depend on the prompt and the seed alone."""
     answers = []
     for prompt in prompts:
-        first = prompt.ids.index(_mask(model))
+        first = prompt.ids.index(model.mask_id)
         chance = torch_generator("pair", seed, prompt.row, prompt.ids)
         forth, back, logits = pair_correlation(model, prompt.ids, first, prompt.row, samples, chance)
-        measured = {"tc": (forth + back) / 2, "forth": forth, "back": back}
         answer = answers_of(logits, torch.tensor([prompt.answer_id]))[0]
-        answers.append(replace(answer, evidence={name: round(value, DIGITS) for name, value in measured.items()}))
+        answers.append(replace(answer, evidence={"tc": round((forth + back) / 2, DIGITS)}))
     return answers
 
 
@@ -43,8 +42,3 @@ def pair_correlation(
         return float((each * counts).sum() / samples)
 
     return divergence(i, j, p_i, p_j), divergence(j, i, p_j, p_i), both[1:]
-
-
-def _mask(model: Model) -> int:
-    assert model.mask_id is not None
-    return model.mask_id

@@ -19,12 +19,13 @@ the even questions and verified on the odd ones. Intervals are over questions.
 Not in the paper. Adaptive strategies (threshold, factor; arXiv 2505.22618) are as good as the confidence is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import UnsetType
 
-from maskwise.probes.known_tokens import KnownPrompt, known_prompts, of_able_sources
+from maskwise.probes.known_tokens import known_prompts, of_able_sources
 from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
 from maskwise.probes.setup import Setup
@@ -33,6 +34,7 @@ from maskwise.scoring import reliability
 from maskwise.scoring.estimates import SHARE, Estimate
 from maskwise.scoring.reliability import WANTED, Predictions
 from maskwise.tasks.datasets import is_checkable
+from maskwise.tasks.prompts import Prompt
 
 NAME = "confidence"
 STRATEGIES = ("low-confidence", "random", "threshold")
@@ -48,7 +50,7 @@ def ask(setup: Setup, questions: int = 32, rules: tuple[str, ...] = STRATEGIES) 
 
     for source, prompts in known_prompts(setup, NAME, questions).items():
 
-        def prompt(point: int, _: object, prompts=prompts) -> KnownPrompt:
+        def prompt(point: int, _: Mapping[str, Any], prompts=prompts) -> Prompt:
             return prompts[point]
 
         def answer(point: int, prompts=prompts) -> str:

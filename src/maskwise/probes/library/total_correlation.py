@@ -32,7 +32,6 @@ from maskwise.tasks.prompts import Prompt
 
 NAME = "total-correlation"
 COUPLED = 0.05  # nats
-ORDERS = {"tc": "both orders", "forth": "the first mask filled first", "back": "the other mask filled first"}
 
 
 def ask(
@@ -74,9 +73,7 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 
 
 def by_distance(table: Table, others: Tables) -> Table:
-    import pandas as pd
-
-    return pd.concat([curve(table, ["distance"], {name: NATS}).assign(order=said) for name, said in ORDERS.items()])
+    return curve(table, ["distance"], {"tc": NATS})
 
 
 PROBE = Probe(
@@ -84,9 +81,9 @@ PROBE = Probe(
     __doc__,
     ask,
     metrics,
-    figures=[Figure(by_distance, "distance", "Distance between the two masks", "Total correlation (nats)", "order")],
+    figures=[Figure(by_distance, "distance", "Distance between the two masks", "Total correlation (nats)")],
     condition={"distance": Count},
-    evidence={"tc": float, "forth": float, "back": float},
+    evidence={"tc": float},
     needs=frozenset({"masks", "whole sequences"}),
     presets=("default", "full"),
     sizes={
