@@ -269,7 +269,7 @@ def _rows(tables: Tables) -> Iterator[tuple[str, Row]]:
         yield "masks", Row(right, (*few, most), *named)
     if len(tables.get(FILLER, ())):  # format A, as in the paper: they follow the closed answer
         table = main(FILLER)
-        right = wide(table[table.format.fillna("A") == "A"] if "format" in table else table, "fillers")
+        right = wide(table[table.format == "A"], "fillers")
         ends = tuple(sorted({min(right, default=0), max(right, default=0)}))
         after = "{} full stops after the closed answer"
         yield "stops", Row(right, ends, f"accuracy with {after}", f"change of accuracy with {after}")
