@@ -69,7 +69,7 @@ def test_block_models_and_those_without_masks():
     assert [at for at, _ in block.rows["masks"].levels] == ["2", "32"] and block.verdicts["masks"].why == rule.MOSTLY
     assert not any(one.startswith("tune") for one in commands(block))
     alone = screen({"mask_id": None, "kind": "ar"}, distance=contrast(10, 80, masks=0))
-    assert alone.lead == "distance" and alone.flips == (70, 0, N - 70) and alone.verdicts["distance"].word == rule.LOSS
+    assert alone.lead == "distance" and alone.flips == (3 * 70, 0, 3 * (N - 70)) and alone.verdicts["distance"].word == rule.LOSS
     assert screen().advice == [] and in_lines(screen()) == ["m: masked diffusion (LLaDA), 8 B parameters, bfloat16"]
 
 
