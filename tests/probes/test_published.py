@@ -19,7 +19,7 @@ from maskwise.probes.probe import measured
 from maskwise.probes.published import published
 from maskwise.probes.select_tasks import NAME as SELECT_TASKS
 from maskwise.report.result import result_of
-from maskwise.runs.described_model import tokenizer_of
+from maskwise.runs.asked import tokenizer_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import PAPER, with_words
 from maskwise.tasks.rules import TASKS

@@ -19,7 +19,7 @@ from maskwise.probes import PROBES
 from maskwise.report.card import card_of, escaped
 from maskwise.report.chart import minus
 from maskwise.report.page import sections_of
-from maskwise.report.result import PROBES as PROBES_OF_ROWS
+from maskwise.report.screen import PROBE_OF
 from maskwise.report.section import rows_of
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL
@@ -134,7 +134,7 @@ def test_no_two_places_give_different_numbers_for_one_quantity(full_run):
     told = {(probe, one.name): one for probe, one in listed}
     assert len(told) == len(listed)
     for key, row in run.screen.rows.items():
-        of_probe = {one.name: one for probe, one in listed if probe == PROBES_OF_ROWS[key]}
+        of_probe = {one.name: one for probe, one in listed if probe == PROBE_OF[key]}
         change, levels = of_probe[row.change.name], [of_probe[one.name] for _, one in row.levels]
         assert replace(change, claim="") == row.change and levels == [one for _, one in row.levels]
         shown = next(cells for cells in page.rows[""] if cells[-3:-2] and minus(change.text(change.value)) in cells[-3])

@@ -1,6 +1,6 @@
 """What the presets ask: how many tokens the first look takes, and which words."""
 
-from maskwise.runs.described_model import describe_model
+import maskwise as mw
 from maskwise.runs.diagnose import plan_run
 from maskwise.runs.settings import DEFAULT, FULL, PAPER, QUICK, with_examples
 from maskwise.tasks.episodes import draw
@@ -12,7 +12,7 @@ QUICK_TOKENS = 360_000  # two models are asked within two minutes on two cores
 
 def tokens_asked(settings) -> int:
     """The tokens of all different sequences of a run, on the shipped tokenizer."""
-    units = plan_run(describe_model("tiny-llada"), settings).units
+    units = plan_run(mw.open("tiny-llada"), settings).units
     return sum(len(ids) for unit in units for ids in {item.prompt.ids for item in unit.items(unit.points, set())})
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from maskwise.models.families import FAMILIES
 from maskwise.probes import PROBES
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.sample import SampledPrompt, read_sample
@@ -28,7 +27,6 @@ from maskwise.support.errors import UserError
 from maskwise.support.files import OTHER_FOLDER, refuse_links, replace_file, writing
 from maskwise.support.version import __version__
 
-KINDS = {family.name: family.title for family in FAMILIES}
 LONGEST_LABEL, MOST_PROMPTS = 48, 6  # characters; prompts shown of a probe
 HERE = Path(__file__).parent
 
@@ -62,6 +60,7 @@ def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dic
         for number, files in enumerate(section.drawn)
         for kind, content in files.items()
     }
+    screens = [screen_of(run, label) for label, run in zip(labels, runs, strict=True)]
     page = (
         environment()
         .get_template("page.html.jinja")
@@ -69,8 +68,8 @@ def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dic
             version=__version__,
             css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
             title=", ".join(labels),
-            models=[model_view(label, run) for label, run in zip(labels, runs, strict=True)],
-            first=screen_view([screen_of(run, label) for label, run in zip(labels, runs, strict=True)]),
+            models=screens,
+            first=screen_view(screens),
             rows=list(map(row_view, rows)),
             sections=[one.view(f"s{number}-") for number, one in enumerate(shown)],
             prompts={section.probe.name: prompts_of(section.probe.name, prompts) for section in shown},
@@ -149,34 +148,6 @@ def last_part(name: str) -> str:
 
 
 # What the template shows
-
-
-def model_view(label: str, run: RunOnDisk) -> dict[str, Any]:
-    model = run.manifest.model
-    facts = [
-        KINDS.get(model.kind, model.kind),
-        "" if model.parameters is None else f"{short_count(model.parameters)} parameters",
-        "" if model.window is None else f"context length {model.window}",
-        "" if model.block is None else f"blocks of {model.block} tokens",
-        str(model.dtype),
-        "" if model.weights is None else f"{model.weights} weights",
-        f"planted on purpose: {model.planted}" if model.planted else "",
-    ]
-    return {
-        "label": label,
-        "name": model.name,
-        "facts": list(filter(None, facts)),
-        "complete": run.manifest.complete,
-        "folder": str(run.folder),
-        "notes": run.manifest.notes,
-    }
-
-
-def short_count(count: int) -> str:
-    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return str(count)
 
 
 def row_view(row: Any) -> dict[str, Any]:

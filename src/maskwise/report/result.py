@@ -12,14 +12,13 @@ from maskwise.models.checkpoints.cards import public_name
 from maskwise.probes import published
 from maskwise.records.manifest import Manifest
 from maskwise.records.table import Tables
-from maskwise.report.screen import CONTRAST, FILLER, MASKS, TOGETHER, WHAT, Screen
+from maskwise.report.screen import PROBE_OF, WHAT, Screen
 from maskwise.scoring.estimates import Estimate
 from maskwise.support.files import OTHER_FOLDER, replace_file, to_json, writing
 
 RESULT = "result.json"
 MODEL = ("kind", "parameters", "window", "block", "causal", "dtype", "weights", "fingerprint")
 NO_QUESTIONS = {"preset", "probes", "parameters", "exact"}  # settings that change none
-PROBES = {"masks": MASKS, "stops": FILLER, "distance": CONTRAST, "together": TOGETHER}  # of the first screen's rows
 
 
 class Measured(Protocol):
@@ -41,7 +40,7 @@ def result_of(run: Measured) -> dict[str, Any]:
     manifest, screen = run.manifest, run.screen
     listed = [(probe, one) for probe, found in run.measured.items() for one in found]
     named = {(probe, one.name) for probe, one in listed}
-    listed += [(PROBES[key], one) for key, one in screen.estimates if (PROBES[key], one.name) not in named]
+    listed += [(PROBE_OF[key], one) for key, one in screen.estimates if (PROBE_OF[key], one.name) not in named]
     known = published.published(manifest, run.measured)
     fixed = {(probe, one.name): {"published": said, "predicted": ends} for probe, one, said, ends in known}
     model = {name: manifest.model[name] for name in MODEL if name in manifest.model}
@@ -90,8 +89,8 @@ def table_of_runs(runs: Mapping[str, Measured]) -> tuple[list[str], list[list[st
     for label, run in runs.items():
         row = {"run": label}
         for key, number in run.screen.numbers.items():
-            same = list(dict.fromkeys(own[PROBES[key]] for own in asked.values() if PROBES[key] in own))
-            several = f", settings {same.index(asked[label][PROBES[key]]) + 1}" if len(same) > 1 else ""
+            same = list(dict.fromkeys(own[PROBE_OF[key]] for own in asked.values() if PROBE_OF[key] in own))
+            several = f", settings {same.index(asked[label][PROBE_OF[key]]) + 1}" if len(same) > 1 else ""
             row[f"{WHAT[key]}{several}"] = f"{number} {run.screen.verdicts[key]}"
         rows.append(row)
     heads = list(dict.fromkeys(head for row in rows for head in row))

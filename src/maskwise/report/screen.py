@@ -33,7 +33,8 @@ from maskwise.tasks.episodes import CHANCE, LETTERS
 MASKS, FILLER, CONTRAST, TOGETHER = "mask-count", "filler", "contrast", "total-correlation"
 SHOWN = (2, 20, 200)  # numbers of masks, where they were asked
 ON_SCREEN = (MASKS, FILLER, CONTRAST, TOGETHER, "own-task")
-LEADS = {"masks": MASKS, "distance": CONTRAST}  # the row that leads, and its probe
+PROBE_OF = {"masks": MASKS, "stops": FILLER, "distance": CONTRAST, "together": TOGETHER}  # by row
+LEADS = ("masks", "distance")
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class Screen:
         """One question at both ends of the lead: one whose answer becomes wrong, or else the first."""
         by_question: dict[Any, list[SampledPrompt]] = {}
         for prompt in self.prompts:
-            if prompt.probe == LEADS.get(self.lead):
+            if prompt.probe == PROBE_OF.get(self.lead):
                 by_question.setdefault((prompt.task, prompt.point), []).append(prompt)
         pairs = [pair for pair in by_question.values() if len(pair) > 1]
         pairs = [[pair[0], pair[-1]] for pair in (sorted(pair, key=_along) for pair in pairs)]

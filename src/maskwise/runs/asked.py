@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any, cast
 
+from maskwise.models.checkpoints.configuration import read_family
+from maskwise.models.checkpoints.locations import locate_checkpoint
+from maskwise.models.families import FAMILIES, WRAPPED
 from maskwise.models.model import Model
+from maskwise.models.tokenizers.tokenizer import load_tokenizer
 from maskwise.probes import PROBES
 from maskwise.probes.setup import Asker, Settings, Setup
 from maskwise.probes.text import load_text
-from maskwise.records.manifest import Manifest, RunSettings
-from maskwise.runs.described_model import described_as
+from maskwise.records.manifest import Manifest, ModelDescription, RunSettings
 from maskwise.runs.diagnose import digest, digest_of_words, plan
 from maskwise.support.errors import UserError
 from maskwise.support.randomness import LAW
@@ -40,9 +44,9 @@ def asked_ids(
         if getattr(stored, name) != now:
             raise UserError(f"the question cannot be made again ({why}): use the run that mw.diagnose returned")
     point = int(row["point"])
-    settings, described = settings_of(stored, point), cast(Model, described_as(manifest.model, tokenizer))
-    asker = Asker(tokenizer, described.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
-    setup = Setup(described, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
+    settings, model = settings_of(stored, point), described(manifest.model, tokenizer)
+    asker = Asker(tokenizer, model.mask_id, filler_id(tokenizer, settings.filler), settings.chat)
+    setup = Setup(model, asker, settings, source.words, text, data or {}, [], tasks=tasks or source.tasks)
     for unit in plan(setup, [probe for probe in PROBES if probe.name == row["probe"]]):
         items = list(unit.items([point], set())) if point in unit.points else []
         same = [one for one in items if one.key[:2] == (row["probe"], row["task"]) and asked_so(row, one.condition)]
@@ -54,6 +58,30 @@ def asked_ids(
 
 def asked_so(row: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
     return all(value in (row.get(name), row.get(f"{name}_found")) for name, value in condition.items())
+
+
+def described(stored: ModelDescription, tokenizer: Any) -> Model:
+    """The model without weights: what probes read of it when they plan their questions."""
+    family = next((family for family in FAMILIES if family.name == stored.kind), WRAPPED)
+    known = {name: getattr(stored, name) for name in ("name", "kind", "mask_id", "shift", "causal", "block")}
+    return cast(
+        Model,
+        SimpleNamespace(
+            **known,
+            window=stored.window or 0,
+            vocab=len(tokenizer),
+            tokenizer=tokenizer,
+            family=family,
+            attention_readable=family.attention_readable or family.name != stored.kind,  # as of one from outside
+            check_sequence=lambda sequence, what: None,
+        ),
+    )
+
+
+def tokenizer_of(name: str) -> Any:
+    """The tokenizer of the model of this name, without its weights."""
+    folder = locate_checkpoint(name)[0]
+    return load_tokenizer(folder, read_family(folder))
 
 
 def shipped_source(stored: str | None) -> WordSource:

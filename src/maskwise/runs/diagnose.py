@@ -96,10 +96,7 @@ def plan_run(
     probes: Sequence[Probe] = PROBES,
     tasks: Sequence[Task] = TASKS,
 ) -> PlannedRun:
-    """The questions of a run; refuses what its settings and the first prompts of each kind show cannot be asked.
-
-    It reads no weights: a `DescribedModel` (described_model.py) is planned for in the same way.
-    """
+    """The questions of a run; refuses what its settings and the first prompts of each kind show cannot be asked."""
     check(settings, probes)
     if model.tokenizer is None:
         raise UserError(f"{model.name or 'the model'} has no tokenizer, and the questions are text: give one")

@@ -152,8 +152,7 @@ class Run(RunOnDisk):
         >>> run.prompt(run.table("mask-count").iloc[0]).endswith("Answer:[" + 2 * "<|mask|>")
         True
         """
-        from maskwise.runs.asked import asked_ids
-        from maskwise.runs.described_model import tokenizer_of
+        from maskwise.runs.asked import asked_ids, tokenizer_of
 
         own = self.sources
         tokenizer = own.tokenizer or tokenizer_of(self.manifest.model.name)

@@ -10,7 +10,6 @@ from string import ascii_uppercase
 from typing import Any
 
 from maskwise.support.errors import UserError
-from maskwise.support.grouping import grouped
 from maskwise.tasks.prompts import encode_label
 
 ANSWER = "Answer:[{}]."
@@ -56,7 +55,9 @@ def answer_masks(tokenizer: Any, labels: Sequence[str], form: str = ANSWER) -> i
 
 def balanced(pool: Sequence[Labelled], count: int, draws: random.Random) -> list[Labelled]:
     """`count` exercises of the pool in random order, every label as often as the others as far as the pool allows."""
-    by_label = grouped((exercise.label, exercise) for exercise in draws.sample(list(pool), len(pool)))
+    by_label: dict[str, list[Labelled]] = {}
+    for exercise in draws.sample(list(pool), len(pool)):
+        by_label.setdefault(exercise.label, []).append(exercise)
     rounds = [group[turn] for turn in range(len(pool)) for _, group in sorted(by_label.items()) if turn < len(group)]
     chosen = rounds[:count]
     draws.shuffle(chosen)
