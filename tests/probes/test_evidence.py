@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from maskwise.probes.answers.steps import before_commit, decode
 from transformers import PretrainedConfig
 
 import maskwise as mw
@@ -26,7 +27,6 @@ from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES, labelled
 from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.library import attribution, datasets, mask_count, points
 from maskwise.probes.questions import units_of_questions
 from maskwise.probes.setup import Asker, Setup
