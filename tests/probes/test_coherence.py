@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from maskwise.probes.paces import ITEMS, Pace, paces
 
 from closed_forms import closed_form
 from helpers.known import shipped_tokenizer
@@ -12,6 +11,7 @@ from helpers.oracle import oracle
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.probes.answers.puzzles import ideal, solve
 from maskwise.probes.library.coherence import areas, aup, draw_puzzles, metrics, random_order, speeds
+from maskwise.probes.paces import ITEMS, Pace, paces
 from maskwise.scoring.intervals import none_seen
 from maskwise.tasks.prompts import Prompt
 from maskwise.tasks.word_puzzles import NAMES, ideal_marginals

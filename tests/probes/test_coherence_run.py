@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from maskwise.probes.paces import paces
 
 from helpers.known import diagnosed, shipped_tokenizer, with_parameters
 from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_llada
 from maskwise.probes.library import marginals, order, total_correlation
+from maskwise.probes.paces import paces
 from maskwise.records.folder import RECORDS
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.run import read_run
