@@ -24,7 +24,7 @@ SETTINGS = replace(SMALL, probes=("contrast",), questions=4).changed(
     "contrast", tasks=3, questions=4, relevant=1, mask_counts=(2, 20)
 )
 FAR = "change of accuracy with the example far instead of near"
-LOCALITY, TAX = "locality, contrast questions", "mask tax, contrast questions"
+LOCALITY = "locality, contrast questions"
 OPTION = re.compile(r"\([ABC]\) ([^,\n]+)")
 
 
@@ -88,11 +88,10 @@ def test_without_the_rule_an_answerer_is_right_exactly_one_time_in_three(reply, 
     assert set(right.values()) == {1}  # of each question under each condition
     found = measured(run, "contrast")
     assert found[FAR].value == pytest.approx(0)
-    for name in (LOCALITY, TAX):
-        assert (found[name].value, found[name].why) == (None, NO_SKILL)
+    assert (found[LOCALITY].value, found[LOCALITY].why) == (None, NO_SKILL)
 
 
-def test_following_the_rule_is_no_locality_and_no_tax(tmp_path):
+def test_following_the_rule_is_no_locality(tmp_path):
     run = run_of(rule_follower(lambda example, text: True), tmp_path)
     assert shares(run) == pytest.approx(
         {("near", 2): 1, ("far", 2): 1, ("near", 20): 1, ("far", 20): 1, ("none", 2): CHANCE, ("none", 20): CHANCE}
@@ -100,9 +99,8 @@ def test_following_the_rule_is_no_locality_and_no_tax(tmp_path):
     share = none_seen(12)  # no question differed: of others, so many may be right near and wrong far, or the reverse
     ends = -share / (1 - share - CHANCE), share / (1 - CHANCE)
     found = measured(run, "contrast")
-    for name in (LOCALITY, TAX):
-        assert (found[name].value, found[name].n) == (0, 12)
-        assert (found[name].low, found[name].high) == pytest.approx(ends)
+    assert (found[LOCALITY].value, found[LOCALITY].n) == (0, 12)
+    assert (found[LOCALITY].low, found[LOCALITY].high) == pytest.approx(ends)
     assert (found[FAR].value, found[FAR].low, found[FAR].high) == pytest.approx((0, -share, share))
 
 
@@ -115,7 +113,6 @@ def test_seeing_only_the_nearest_tokens_is_full_locality(tmp_path):
         "accuracy with the example near",
         "accuracy with the example far",
         LOCALITY,
-        TAX,
     ]
     assert found[FAR].value == pytest.approx(CHANCE - 1) and found[FAR].high < 0 and found[FAR].n == 12
     assert found["accuracy with the example near"].value == 1
@@ -123,10 +120,9 @@ def test_seeing_only_the_nearest_tokens_is_full_locality(tmp_path):
     assert found[LOCALITY].value == 1 and found[LOCALITY].low < 1 < found[LOCALITY].high
 
 
-def test_losing_the_example_to_masks_is_the_tax(tmp_path):
+def test_losing_the_example_to_masks_is_a_falling_line(tmp_path):
     run = run_of(rule_follower(lambda example, text: text.count("<|mask|>") <= 10), tmp_path)
-    found = measured(run, "contrast")
-    assert found[TAX].value == 1 and found[LOCALITY].value == 0
+    assert measured(run, "contrast")[LOCALITY].value == 0
     drawn = contrast.by_masks(run.table("contrast"), {}).set_index(["examples", "masks"])
     near, far, none = (drawn.change[where, 20] for where in ("near", "far", "none"))
     assert (near, none) == pytest.approx((CHANCE - 1, 0))  # against 2 masks
@@ -139,7 +135,7 @@ def test_an_autoregressive_model_is_asked_without_masks(tmp_path):
     run = diagnosed(model, SETTINGS, tmp_path)
     table = run.table("contrast")
     assert set(table.examples) == {"near", "far", "none"} and set(table.masks) == set(table.masks_seen) == {0}
-    assert FAR in measured(run, "contrast") and TAX not in measured(run, "contrast")
+    assert FAR in measured(run, "contrast")
 
 
 # What is drawn
@@ -218,7 +214,6 @@ def test_the_score_is_a_ratio_of_means_over_questions():
     assert score.low < score.value < score.high and score.n == 6
     assert locality(table[::-1]) == score  # whatever the order of the answers
     assert contrast.metrics(table[table.examples == "near"], {}) == []
-    assert TAX not in {one.name for one in contrast.metrics(table, {})}
 
 
 def test_a_question_asked_in_part_does_not_count():

@@ -24,9 +24,9 @@ from helpers.known import (
 )
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES, labelled
+from maskwise.probes.answers.first_token import first_token
 from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.answers.steps import before_commit, decode
 from maskwise.probes.library import attribution, datasets, mask_count, points
 from maskwise.probes.questions import units_of_questions
 from maskwise.probes.setup import Asker, Setup
@@ -124,7 +124,7 @@ def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_o
     """Every step of a random order is replayed by hand from the model's own predictions."""
     model = tiny_llada(vocab=64)
     prompts = [Prompt((*range(3, 3 + n), *[63] * 6), n, 7, 6) for n in (8, 5, 11)]
-    answers = decode(model, prompts, steps=3, rule="random", seed=5)
+    answers = first_token(model, prompts, steps=3, rule="random", seed=5)
     chance = [torch_generator("steps", 5, 3, prompt.ids) for prompt in prompts]
     done = mw.generate(model, [p.ids[: p.row] for p in prompts], 6, 3, rule="random", generator=chance)
     for prompt, answer, generation in zip(prompts, answers, done, strict=True):
@@ -136,7 +136,6 @@ def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_o
                 assert int(probabilities.argmax()) == answer.token
                 assert answer.confidence == pytest.approx(float(probabilities.max()), abs=1e-5)
                 assert answer.nll == pytest.approx(-float(probabilities[7].log()), abs=1e-4)
-                assert before_commit(prompt, generation).ids == tuple(canvas)
             for place, when in enumerate(generation.order):
                 if when == step:
                     canvas[prompt.row + place] = generation.ids[place]
@@ -145,7 +144,8 @@ def test_decoding_the_answer_is_what_the_decoder_wrote_and_its_confidence_that_o
 def test_one_step_of_decoding_is_plain_asking():
     model = tiny_dream(vocab=64)
     prompts = [Prompt((*range(3, 3 + n), *[63] * 4), n, 7, 4) for n in (6, 9)]
-    for decoded, plain in zip(decode(model, prompts, 1, "low-confidence", 0), ask(model, prompts), strict=True):
+    in_one = first_token(model, prompts, 1, rule="low-confidence")
+    for decoded, plain in zip(in_one, ask(model, prompts), strict=True):
         assert decoded.token == plain.token and decoded.confidence == pytest.approx(plain.confidence, abs=1e-6)
 
 

@@ -10,7 +10,7 @@ from helpers.recalling import no_value, pair_before, recalling_model, recalls_wh
 from helpers.records import record as plain_record
 from helpers.records import table_of
 from helpers.same_records import assert_same_records, sampled_again
-from maskwise.probes.library.recall import ERRORS, NO_VALUE, by_distance, by_error, metrics
+from maskwise.probes.library.recall import ANOTHER, NEIGHBOUR, by_distance, metrics
 from maskwise.records.folder import read_run
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import DEFAULT, FULL, QUICK
@@ -26,6 +26,11 @@ NEAR_TOKENS = 90  # holds the pairs that count as near, and none of the other ha
 
 def recalled(folder, reply, settings=ASKED, **model):
     return mw.read_run(diagnose(recalling_model(reply, **model), settings, folder)).table("recall")
+
+
+def curves_of(table, *measures):
+    drawn = by_distance(table, {})
+    return drawn[drawn.measure.isin(measures or ("correct",))]
 
 
 def estimates(table):
@@ -45,29 +50,27 @@ def test_seeing_only_what_is_near_is_full_locality(tmp_path):
     assert lost.value < -0.8 and lost.side == -1 and lost.n == POINTS
     locality = found["locality"]
     assert locality.value == pytest.approx(1, abs=1.5 / PAIRS) and 0.7 < locality.low <= 1 <= locality.high
-    curves = by_distance(table, {})
+    curves = curves_of(table)
     near = curves.distance == "near"
     assert set(curves.question) == {"right", "left"} and set(curves.value[near]) == {1.0}
     assert curves.value[~near].max() < 0.2 and (curves.change[~near] < -0.8).all()
     assert set(curves.between[curves.distance == "far"]) == {PAIRS - 1}
     assert list(curves.asked.unique()) == ["2 masks", "5 masks", "2 masks, 3 full stops", "question first"]
     # sure of another pair's value: all that is lost is content (a logit of 50 against 0 where it is wrong)
-    nats, choice = found["nats lost to distance"], found["nats of the choice lost to distance"]
-    assert nats.value == pytest.approx(choice.value) and choice.value > 40
-    assert found["nats of the format lost to distance"].value == pytest.approx(0, abs=1e-6)
-    kinds = by_error(table, {}).query("distance == 'far'").set_index("error").value
-    assert found["accuracy with a far pair"].value + kinds.sum() == pytest.approx(1) and kinds[NO_VALUE] == 0
-    assert kinds["more than 5 pairs away"] > 0.4  # its guesses are spread over the list
-    assert found["value of another pair instead of a far one"].value == pytest.approx(kinds.sum())
+    assert found["nats lost to distance"].value > 40
+    assert table.nll_choice.sum() == pytest.approx(table.nll.sum())
+    far = curves_of(table, "correct", NEIGHBOUR, ANOTHER).query("distance == 'far'")
+    assert far.groupby("asked").value.sum().tolist() == pytest.approx([1] * 4)  # no word is of no pair
+    assert far.query("measure == @ANOTHER").value.min() > 0.4  # its guesses are spread over the list
 
 
 def test_reading_everything_is_no_locality(tmp_path):
     table = recalled(tmp_path, recalls_what_it_sees)
-    found, curves = estimates(table), by_distance(table, {})
+    found, curves = estimates(table), curves_of(table)
     assert found["locality"].value == 0 and found["accuracy with a far pair less a near one"].side == 0
     assert len(curves) == 3 * (2 + 1 + 1) and set(curves.value) == {1.0} and set(curves.n) == {POINTS}
     assert table.nll.max() == pytest.approx(0, abs=1e-6)
-    assert set(by_error(table, {}).value) == {0.0}
+    assert set(curves_of(table, NEIGHBOUR, ANOTHER).value) == {0.0}
     assert found["nats lost to distance"].value == pytest.approx(0, abs=1e-6)
 
 
@@ -91,24 +94,21 @@ def test_the_question_last_alone_counts():
     assert metrics(table[table.question == "left"], {}) == [] == metrics(last[last.distance == "far"], {})
 
 
-def test_the_value_of_the_pair_before_is_counted_separately(tmp_path):
+def test_the_value_of_a_neighbouring_pair_is_counted_separately(tmp_path):
     table = recalled(tmp_path, pair_before)
     found = estimates(table)
     assert found["locality"].why == NO_SKILL and found["locality"].value is None
     assert found["accuracy with a far pair less a near one"].why == NO_SKILL  # and no verdict
-    for distance, kinds in by_error(table, {}).groupby("distance"):
-        output = "the pair after" if distance == "far" else "the pair before"  # the first of the list has none before
-        shares = dict(zip(kinds.error, kinds.value, strict=True))
-        assert shares == {kind: float(kind == output) for kind in (*ERRORS, NO_VALUE)}
-        given = kinds[kinds.error == output].iloc[0]
-        assert given.low < 1 == given.high
+    assert set(curves_of(table, NEIGHBOUR).value) == {1.0} and set(curves_of(table, ANOTHER).value) == {0.0}
+    last = table[table.question == "right"]
+    assert set(last.offset[last.distance == "far"]) == {1}  # the first of the list has none before
+    assert set(last.offset[last.distance == "near"]) == {-1}
 
 
 def test_words_of_no_pair_are_distinguished_from_other_values(tmp_path):
     table = recalled(tmp_path, no_value)
-    assert set(by_error(table, {}).query(f'error == "{NO_VALUE}"').value) == {1.0}
+    assert set(curves_of(table, "correct", NEIGHBOUR, ANOTHER).value) == {0.0}
     assert table.offset.isna().all() and set(table.pairs) == {PAIRS}
-    assert estimates(table)["value of another pair instead of a far one"].value == 0
 
 
 def test_an_autoregressive_model_is_asked_last_and_without_masks(tmp_path):

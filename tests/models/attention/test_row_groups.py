@@ -15,12 +15,11 @@ FAMILIES = (tiny_llada, tiny_dream, tiny_llada_moe)
 
 
 @torch.no_grad()
-def dense_hidden(model, ids, mask, positions=None):
+def dense_hidden(model, ids, mask):
     """Hidden states of one sequence with `mask` [T, T] added to the attention scores of every head and layer."""
     offsets = torch.tensor([0, len(ids)], dtype=torch.int32)
     layout = Layout(offsets, offsets, len(ids), len(ids), causal=False, flash=False, key_mask=mask[None, None])
-    positions = torch.arange(len(ids)) if positions is None else positions
-    return model.core.model.run(model.embed(torch.tensor(ids)), positions, layout)
+    return model.core.model.run(model.embed(torch.tensor(ids)), torch.arange(len(ids)), layout)
 
 
 def random_groups(length, draws):
@@ -59,15 +58,6 @@ def test_one_group_that_sees_everything_is_the_plain_pass(make):
     groups = [RowGroup(torch.arange(0, 5), torch.arange(0, 5)), RowGroup(torch.arange(5, 8), torch.arange(5, 8))]
     with torch.no_grad():
         torch.testing.assert_close(model.hidden_of_groups(batch, groups), model.hidden(batch), atol=2e-5, rtol=2e-5)
-
-
-@pytest.mark.parametrize("make", FAMILIES)
-def test_moved_positions_reach_the_rotary_tables(make):
-    model, ids, positions = make(), [5, 6, 7, 8], torch.tensor([0, 1, 5, 5])
-    batch = replace(Batch.pack([ids]), moved=positions)
-    found = model.hidden_of_groups(batch, [RowGroup(torch.arange(4), torch.arange(4))])
-    torch.testing.assert_close(found, dense_hidden(model, ids, torch.zeros(4, 4), positions), atol=2e-5, rtol=2e-5)
-    assert not torch.allclose(found, model.hidden(Batch.pack([ids])), atol=1e-3)
 
 
 def test_groups_of_flash_attention_are_sequences_of_one_ragged_call():

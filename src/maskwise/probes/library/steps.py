@@ -59,8 +59,10 @@ def ask(
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
     """What the most steps win back with the most masks, then the degradation in each number of steps."""
-    steps, most = table.steps.max(), table.masks.max()
-    right = wide(table[(table.steps == steps) & (table.masks == most)], "order")
+    steps = table.steps.max()
+    longest = table[table.steps == steps]
+    most = longest.masks.max()
+    right = wide(longest[longest.masks == most], "order")
     name, found = f"accuracy with {most} masks in {steps} steps, most confident first", []
     one_step = wide(few_shots(others[MASK_COUNT]), "masks") if MASK_COUNT in others else None
     if CONFIDENT in right and one_step is not None and most > 2 and {2, most} <= set(one_step):
