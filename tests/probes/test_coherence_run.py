@@ -1,4 +1,4 @@
-"""The coherence probes as part of a run: asked, recorded, resumed, summarised and shown."""
+"""The coherence probes as part of a run: asked, recorded, resumed, measured and drawn."""
 
 from dataclasses import replace
 
@@ -8,11 +8,9 @@ import pytest
 from helpers.known import diagnosed, shipped_tokenizer, with_parameters
 from helpers.same_records import assert_same_records
 from helpers.tiny import tiny_llada
+from maskwise.decoding.strategies import STRATEGIES
 from maskwise.probes.library import marginals, order, total_correlation
-from maskwise.probes.paces import paces
 from maskwise.records.folder import RECORDS
-from maskwise.runs.diagnose import diagnose
-from maskwise.runs.run import read_run
 from maskwise.runs.settings import QUICK, fit_to_model
 from maskwise.support.errors import UserError
 
@@ -42,25 +40,26 @@ def run(model, tmp_path_factory):
 
 
 def test_every_probe_leaves_a_record_a_point_and_condition(run):
-    assert {probe: len(table) for probe, table in run.tables.items()} == {
+    counts = {probe: sum(record["probe"] == probe for record in run.records) for probe in COHERENCE_PROBES}
+    assert counts == {
         "marginals": 2 * 2 * 3,
         "total-correlation": 2 * 2,
         "order": 2 * 4,
-        "coherence": 2 * 3 * len(paces()),
+        "coherence": 2 * 3 * 3 * sum(not one.adaptive for one in STRATEGIES),
     }
     assert run.manifest.complete
 
 
 def test_a_torn_run_goes_on_and_ends_the_same(run, model, tmp_path):
     settings = replace(SMALL, probes=COHERENCE_PROBES[:-1])  # the puzzles take the longest
-    whole = read_run(diagnose(model, settings, tmp_path))
+    whole = diagnosed(model, settings, tmp_path)
+    whole_records = [*whole.records]
     lines = (tmp_path / RECORDS).read_text().splitlines(keepends=True)
     first = next(place for place, line in enumerate(lines) if '"rule": "random"' in line)
     assert first + 1 < len(lines)
     (tmp_path / RECORDS).write_text("".join(lines[: first + 1]))  # in the middle of the random orders
-    diagnose(model, settings, tmp_path)
-    assert_same_records(read_run(tmp_path).records, whole.records)
-    assert_same_records(whole.records, [record for record in run.records if record["probe"] != "coherence"])
+    assert_same_records(diagnosed(model, settings, tmp_path).records, whole_records)
+    assert_same_records(whole_records, [record for record in run.records if record["probe"] != "coherence"])
 
 
 def test_drawn_orders_depend_on_the_seed_and_not_on_the_batch(run, model, tmp_path):
@@ -68,33 +67,33 @@ def test_drawn_orders_depend_on_the_seed_and_not_on_the_batch(run, model, tmp_pa
         return [r["evidence"] for r in found.records if r["probe"] == "order" and r["condition"]["rule"] == "random"]
 
     settings = replace(SMALL, probes=("order",))
-    alone = read_run(diagnose(model, settings, tmp_path / "alone", batch_tokens=1))
-    other = read_run(diagnose(model, replace(settings, seed=1), tmp_path / "other"))
+    alone = diagnosed(model, settings, tmp_path / "alone", batch_tokens=1)
+    other = diagnosed(model, replace(settings, seed=1), tmp_path / "other")
     assert orders(alone) == orders(run) and len(orders(run)) == 2
     assert orders(run)[0] != orders(run)[1] and orders(other) != orders(run)
 
 
 def test_figures_are_means_of_what_was_recorded(run):
+    named = {"tv_unigram": marginals.DRAWN["tv_unigram"], "tau": order.MEASURES["tau"], "tc": "tc"}
     for probe, name in ((marginals, "tv_unigram"), (total_correlation, "tc"), (order, "tau")):
         table = run.table(probe.NAME)
-        assert run.measured[probe.NAME]
-        for figure in probe.PROBE.figures:
-            drawn = figure.data(table, run.tables)
-            assert {"value", "low", "high", "n", figure.x, figure.series or "n", figure.panel or "n"} <= {
-                *drawn.columns
-            }
-            for row in drawn[drawn.measure == name].to_dict("records"):
-                own = table
-                for entry in probe.PROBE.condition:
-                    own = own[own[entry] == row[entry]]
-                assert row["value"] == pytest.approx(np.mean(own[name])) and row["low"] <= row["value"] <= row["high"]
+        assert probe.metrics(table, {})
+        (figure,) = probe.PROBE.figures
+        drawn = figure.data(table, {})
+        assert {"value", "low", "high", "n", figure.x, figure.series or "n", figure.panel or "n"} <= {*drawn.columns}
+        after = {said: suffix for suffix, said in marginals.AFTER.items()}
+        for row in drawn[drawn.measure == named[name]].to_dict("records"):
+            row["suffix"] = after.get(row.get("after"))
+            key = {entry: row[entry] for entry in probe.PROBE.condition}
+            own = [r["evidence"][name] for r in run.records if r["probe"] == probe.NAME and r["condition"] == key]
+            assert row["value"] == pytest.approx(np.mean(own)) and row["low"] <= row["value"] <= row["high"]
 
 
 def test_what_cannot_be_asked_is_said(model, tmp_path):
     settings = replace(SMALL, probes=("marginals", "mask-count"), tasks=QUICK.tasks[:1], questions=1, distractors=2)
     settings = settings.changed("mask-count", mask_counts=(2,))
-    short = read_run(diagnose(model, settings, tmp_path / "short", text="Too short."))
-    assert [note for note in short.manifest.notes if note.startswith("marginals was not run")]
-    assert "marginals" not in short.tables
+    short = diagnosed(model, settings, tmp_path / "short", text="Too short.")
+    said = "marginals was not run: it needs a text of 18 tokens; give one with --text"
+    assert said in short.manifest.notes
     with pytest.raises(UserError, match="no mask token"):
         fit_to_model(SMALL, causal=True)

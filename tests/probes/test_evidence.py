@@ -30,6 +30,7 @@ from maskwise.probes.answers.plain import ask
 from maskwise.probes.library import attribution, datasets, mask_count, points
 from maskwise.probes.questions import units_of_questions
 from maskwise.probes.setup import Asker, Setup
+from maskwise.records.upgrade import upgrade
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.settings import FULL
 from maskwise.support.errors import UserError
@@ -302,7 +303,7 @@ def test_records_of_points_of_version_0_1_are_still_judged():
     """They say the order alone: the question came last, without masks at the end."""
     right = {"random": 24, "nearest first": 22, "nearest last": 38}
     old = [
-        {"task": "moons-0", "point": n, "order": order, "correct": float(n < most)}
+        {"task": "moons-0", "point": n, "correct": float(n < most), **upgrade("points", {"order": order})[1]}
         for order, most in right.items()
         for n in range(40)
     ]

@@ -4,8 +4,10 @@ import functools
 import re
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 from helpers.known import SMALL, TASK_NAMES, diagnosed, reader_model, truth, with_parameters
@@ -67,27 +69,34 @@ def estimates_of(table):
 
 def test_an_effect_under_all_wordings_survives_and_no_template_changes_it(tmp_path):
     found = estimates_of(table_of(answerer(("Options", "Choices", "Items")), tmp_path))
-    new, deviation = found[f"{MASKS}, under a new template"], found[f"{MASKS}, deviation over templates"]
-    assert (new.value, new.n, deviation.value, found[probe.ABLE].value) == (-1.0, 6, 0.0, len(SAME))
+    new, accuracy = found[f"{MASKS}, under a new template"], found[f"{ACCURACY}, under a new template"]
+    assert (new.value, new.n, accuracy.value, found[probe.ABLE].value) == (-1.0, 6, 1.0, len(SAME))
     assert (new.low, new.why) == (None, "the same under every template")
-    assert found[f"{ACCURACY}, mean over templates"].value == 1.0
-    distance = found[f"{DISTANCE}, under a new template"], found[f"{DISTANCE}, deviation over templates"]
-    assert [one.value for one in distance] == [0, 0]  # contrast is answered by A, wherever the example is
+    assert found[f"{DISTANCE}, under a new template"].value == 0  # contrast is answered by A, wherever the example is
 
 
 def test_an_effect_under_one_wording_alone_does_not_survive_and_is_named(tmp_path):
     table = table_of(answerer(("Choices",)), tmp_path)
     found = estimates_of(table)
-    new, deviation = found[f"{MASKS}, under a new template"], found[f"{MASKS}, deviation over templates"]
-    assert next(iter(found.values())) == new and new.side == 0
-    assert new.value == pytest.approx(-1 / len(SAME)) and new.low < 0 < new.high
-    assert deviation.value == pytest.approx(
-        1 / len(SAME) ** 0.5
-    )  # one template at 1, the others at 0: 1 / T with T - 1
+    new = found[f"{MASKS}, under a new template"]
+    assert next(iter(found.values())) == new and new.side == 0 and new.value == pytest.approx(-1 / len(SAME))
+    means = np.array([-1.0] + [0.0] * (len(SAME) - 1))  # one template loses all, the others nothing
+    half = stats.t.ppf(0.975, len(SAME) - 1) * means.std(ddof=1) * np.sqrt(1 + 1 / len(SAME))
+    assert (new.low, new.high) == pytest.approx((means.mean() - half, means.mean() + half))
     drawn = probe.by_template(table, {})
     assert set(drawn.template[(drawn.effect == MASKS) & (drawn.value == -1)]) == {"choices"}
     assert set(drawn.series) == {"a new template", "templates it can answer", "another task"}
     assert "--templates FILE" in probe.advice(list(found.values()))
+
+
+def test_the_interval_of_a_new_template_holds_it():
+    draws, held, tries = np.random.default_rng(0), 0, 400
+    for _ in range(tries):
+        of_template, of_question = draws.normal(-0.2, 0.1, 10), draws.normal(0, 0.3, (24, 1))
+        values = pd.DataFrame(of_template + of_question + draws.normal(0, 0.2, (24, 10)))
+        found = probe.over(MASKS, values[range(9)])
+        held += found.low <= values[9].mean() <= found.high
+    assert held / tries == pytest.approx(0.95, abs=0.03)
 
 
 def reader_of(*wordings):
@@ -114,7 +123,7 @@ def test_what_is_said_is_about_the_templates_that_the_model_can_answer(tmp_path,
         one = found[f"{ACCURACY}: choices"]
         assert (one.value, one.n) == (1.0, 6) and one.low < 1 and said.startswith("word your prompts as")
     else:
-        assert found[f"{ACCURACY}, mean over templates"].value == 1.0
+        assert found[f"{ACCURACY}, under a new template"].value == 1.0
     series = probe.by_template(table, {}).set_index("template").series
     assert {name for name, one in series.items() if one == "templates it can answer"} == {*probe.answerable(table)}
 
@@ -141,8 +150,7 @@ def test_a_letter_is_no_word_though_the_word_begins_with_it():
     """A tokenizer may cut Croatia into C and roatia: the answer C was counted as the first token of the word."""
     asked = of_template("word", "mask-count", 2) | {"answer_found": "word", "correct": 1.0}
     table = pd.DataFrame([asked | {"point": n, "predicted": said} for n, said in enumerate(["C", "lamp"])])
-    (right,) = probe.sides_of(table, ACCURACY, "word")
-    assert right["word"].tolist() == [0, 1]
+    assert probe.effects(table, "word")[ACCURACY]["word"].tolist() == [0, 1]
 
 
 def of_template(name, kind, masks):

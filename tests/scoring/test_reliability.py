@@ -1,4 +1,4 @@
-"""Calibration error, AUROC, temperature and threshold on predictions whose truth is known."""
+"""Calibration error, AUROC and threshold on predictions whose truth is known."""
 
 import math
 
@@ -7,12 +7,9 @@ import pytest
 
 from maskwise.scoring.reliability import (
     BINS,
-    TEMPERATURES,
     Predictions,
     auroc,
-    best_temperature,
     calibration_error,
-    overconfidence,
     reliability,
     share_over_sequences,
     threshold,
@@ -47,10 +44,10 @@ def test_calibrated_predictions_have_error_zero_within_the_interval(shared):
     )
 
 
-def test_overconfidence_is_found_with_its_size():
+def test_a_calibration_error_is_found_with_its_size():
     found = drawn(1, sequences=300, off=0.2)
-    for _, low, high in (calibration_error(found), overconfidence(found)):
-        assert 0.15 < low < 0.2 < high
+    _, low, high = calibration_error(found)
+    assert 0.15 < low < 0.2 < high
 
 
 def test_auroc_counts_pairs_and_ties():
@@ -60,22 +57,6 @@ def test_auroc_counts_pairs_and_ties():
     assert auroc(Predictions.of(sure, right))[0] == pytest.approx(np.mean(pairs))
     value, low, high = auroc(Predictions.of([[0.1, 0.9]] * 5, [[0, 1]] * 5))
     assert value == high == 1 and 0.4 < low < 0.6  # 0 of 5 sequences disagree: 1 - .05^(1/5)
-
-
-@pytest.mark.parametrize("factor", [1.0, 2.0, 0.5])
-def test_log_odds_times_a_factor_give_that_temperature(factor):
-    """Tokens drawn from softmax(logits), judged by softmax(factor * logits / T)."""
-    draws = np.random.default_rng(0)
-    logits = draws.normal(0, 2, (400, 10, 6))
-    p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    token = (p.cumsum(-1) < draws.uniform(size=(400, 10, 1))).sum(-1)
-    nll = []
-    for temperature in TEMPERATURES:
-        scaled = factor * logits / temperature
-        log_p = scaled - np.log(np.exp(scaled).sum(-1, keepdims=True))
-        nll.append(-np.take_along_axis(log_p, token[..., None], -1)[..., 0].sum(1))
-    _, low, high = best_temperature(np.stack(nll, 1))
-    assert low < factor < high < 1.3 * low
 
 
 def test_a_threshold_is_chosen_on_one_half_and_verified_on_the_other():
