@@ -7,6 +7,7 @@ import resource
 from dataclasses import replace
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace as replace_fields
 
 from helpers.asked_alone import small_model
@@ -22,7 +23,7 @@ from maskwise.records.manifest import Manifest
 from maskwise.records.record import Record, condition_order
 from maskwise.runs.diagnose import diagnose, folder_name, new_manifest
 from maskwise.support.errors import UserError
-from maskwise.support.typed import convert, json_object
+from maskwise.support.typed import convert
 from maskwise.tasks.words import load_words
 
 FIELDS = {
@@ -82,7 +83,7 @@ def test_any_text_survives(tmp_path):
     start_run(tmp_path, MANIFEST)
     odd = [record(0, predicted="\u2028\n\x00\ud800"[:3]), record(1, predicted="答え")]
     append(tmp_path, 0, odd)
-    assert json_object(list(read_run(tmp_path).records)) == odd
+    assert to_builtins(list(read_run(tmp_path).records)) == odd
 
 
 def test_numbers_are_ordered_as_numbers():
@@ -202,7 +203,7 @@ def test_a_record_counts_once_and_two_answers_to_one_question_are_refused(tmp_pa
     append(tmp_path, 0, [record(0), record(1)])
     append(tmp_path, 1, [record(1), record(0), record(2)])
     found = sorted(read_run(tmp_path).records, key=lambda r: r.point)
-    assert json_object(found) == [record(0), record(1), record(2)]
+    assert to_builtins(found) == [record(0), record(1), record(2)]
     append(tmp_path, 1, [record(1, correct=False)])
     with pytest.raises(UserError, match=r"records.1.jsonl line 4 .* answered before, in another way"):
         read_run(tmp_path)
@@ -332,7 +333,7 @@ def test_answers_without_probabilities_are_records_too(tmp_path):
     bare = {name: value for name, value in record(0).items() if name not in ("confidence", "entropy", "nll")}
     append(tmp_path, 0, [bare, bare | {"point": 1}])
     run = read_run(tmp_path, record_fields())
-    assert json_object(run.records) == [bare, bare | {"point": 1}]
+    assert to_builtins(run.records) == [bare, bare | {"point": 1}]
     table = run.tables["mask-count"]
     assert table.correct.tolist() == [1, 1] and table[["confidence", "entropy", "nll"]].isna().all(axis=None)
 

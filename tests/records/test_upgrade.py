@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import to_builtins
 
 from helpers.records import manifest, record
 from maskwise.probes import PROBES, record_fields
@@ -11,7 +12,6 @@ from maskwise.records.record import key_of, make_key
 from maskwise.records.upgrade import EARLIER, MERGED, upgrade
 from maskwise.runs.settings import chosen_settings
 from maskwise.support.errors import UserError
-from maskwise.support.typed import json_object
 
 NORMS = {"masks": 0.2, "near": 0.1, "all": 0.05}
 SHARES = {"masks": [0.2], "near": [0.5], "far": [0.2], "answer": [0.1]}
@@ -25,7 +25,7 @@ def old(tmp_path):
     own = {"orderings": 5, "questions": 4, "near": 50}
     parameters = {"attribution": own | {"places": ["right", "left"]}, "mask-attribution": own | {"masks": 50}}
     parameters |= {"attention": own | {"masks": 50}, "mask-count": {}}
-    found = json_object(manifest(probes=probes, parameters=parameters))
+    found = to_builtins(manifest(probes=probes, parameters=parameters))
     not_visible = {"mask-attribution": [50], "attention": [50, 20]}
     write_manifest(tmp_path, {**found, "not_visible": not_visible})
     lines = [
@@ -89,7 +89,7 @@ def test_the_keys_of_an_old_run_are_those_of_today(tmp_path):
         record(probe="mask-count", point=1, condition={"masks": 2, "relevant": 1}),
         record(probe="location-masks", condition={"location": 0, "masks": 2}),
     ]
-    write_manifest(tmp_path, json_object(manifest(probes=["mask-count", "location-masks"])))
+    write_manifest(tmp_path, to_builtins(manifest(probes=["mask-count", "location-masks"])))
     append(tmp_path, 0, lines)
     run = read_run(tmp_path, record_fields())
     at = {"question": "right", "location": 0, "masks": 2, "relevant": 10}
@@ -119,7 +119,7 @@ def test_probes_of_places_and_of_steps_keep_all_their_records(tmp_path):
         "unmasking": {"masks": [2, 20], "points": 5, "steps": 40},
         "few-steps": {"masks": [2, 100], "points": 5, "steps": [2, 4]},
     }
-    write_manifest(tmp_path, json_object(manifest(probes=[*parameters], parameters=parameters)))
+    write_manifest(tmp_path, to_builtins(manifest(probes=[*parameters], parameters=parameters)))
     append(tmp_path, 0, lines)
     run = read_run(tmp_path, record_fields())
     at = {"question": "right", "location": 10, "masks": 0, "relevant": 10}
@@ -136,7 +136,7 @@ def test_probes_of_places_and_of_steps_keep_all_their_records(tmp_path):
         "steps": {"masks": [2, 20, 100], "points": 5, "random": [40, 2, 4], "confident": [40]},
     }
     again = {name: own for name, own in parameters.items() if name == "location"}
-    write_manifest(tmp_path, json_object(manifest(probes=[*again], parameters=again)))
+    write_manifest(tmp_path, to_builtins(manifest(probes=[*again], parameters=again)))
     (tmp_path / "records.jsonl").write_text("")
     append(tmp_path, 0, [lines[0], lines[0] | {"nll": 0.7}])
     with pytest.raises(UserError, match="answered before, in another way"):

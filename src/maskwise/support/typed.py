@@ -6,7 +6,7 @@ A field that is UNSET, or None in a struct with `omit_defaults`, is not written,
 import re
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from functools import cache
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
@@ -21,44 +21,27 @@ Share = Annotated[float, Meta(ge=-1e-6, le=1 + 1e-6)]  # rounding may leave a pr
 
 
 class Typed(Struct, kw_only=True, frozen=True):
-    """A struct whose fields can also be read by key, as when these values were dictionaries (until version 0.4).
-    OPEN: the field, a dictionary, whose entries are written as if they were fields themselves."""
-
-    OPEN: ClassVar[str] = ""
+    """A struct whose fields can also be read by key, as when these values were dictionaries (until version 0.4)."""
 
     def _has(self, name: str) -> bool:
         value = getattr(self, name)
         return value is not UNSET and not ((value is None or value == {}) and name in _omitted_if_empty(type(self)))
 
     def keys(self) -> KeysView[str]:
-        own = [name for name in self.__struct_fields__ if name != self.OPEN and self._has(name)]
-        return dict.fromkeys([*own, *self._further()]).keys()
-
-    def _further(self) -> dict[str, Any]:
-        return getattr(self, self.OPEN) if self.OPEN else {}
+        return dict.fromkeys(name for name in self.__struct_fields__ if self._has(name)).keys()
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are written, by name; values are not converted."""
         return {name: self[name] for name in self.keys()}
 
     def __getitem__(self, name: str) -> Any:
-        if name in self._further():
-            return self._further()[name]
         if name not in self.__struct_fields__ or not self._has(name):
             raise KeyError(name)
         return getattr(self, name)
 
-    def changed(self, **values: Any) -> Self:
-        """The same with other values; names that are no fields go into the OPEN field."""
-        more = {name: value for name, value in values.items() if name not in self.__struct_fields__}
-        own = {name: value for name, value in values.items() if name not in more}
-        if more and self.OPEN:
-            own[self.OPEN] = {**self._further(), **more}
-            more = {}
-        return msgspec.structs.replace(self, **own, **more)
-
     def __or__(self, values: Mapping[str, Any]) -> Self:
-        return self.changed(**values)
+        """The same with other values."""
+        return msgspec.structs.replace(self, **values)
 
     def __contains__(self, name: object) -> bool:
         return name in self.keys()
@@ -86,25 +69,6 @@ def _omitted_if_empty(kind: type[Struct]) -> frozenset[str]:
         return frozenset()
     fields = msgspec.structs.fields(kind)
     return frozenset(field.name for field in fields if field.default is None or field.default_factory is dict)
-
-
-class JsonObject(dict[str, Any]):
-    """A JSON object whose keys are attributes too: `score.value` is `score["value"]`."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-def json_object(value: Any) -> Any:
-    """A typed value, with all it holds, as JSON objects, lists and plain values."""
-    if isinstance(value, Typed):
-        value = value.to_dict()
-    if isinstance(value, dict):
-        return JsonObject({name: json_object(inner) for name, inner in value.items()})
-    return [json_object(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 class InvalidJson(ValueError):
