@@ -30,7 +30,7 @@ from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import FewShot, Points, Questions, ended, few_shot
 from maskwise.probes.setup import Asker, Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import NATS, POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
+from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, ratio, share, wide
 from maskwise.scoring.intervals import correlation
 from maskwise.scoring.scores import least_relative_loss, relative_loss, share_of_skill
 from maskwise.support.typed import Count
@@ -199,17 +199,6 @@ def by_task(table: Table, others: Tables) -> Table:
     return found.rename_axis("task").reset_index().assign(low=None, high=None)
 
 
-def advice(found: Sequence[Estimate]) -> str | None:
-    if not found or found[0].unit != POINTS:
-        return None
-    if found[0].side < 0:
-        return (
-            "--probes mitigations says what each way to decode gives back; generate --canvas growing shows few masks "
-            "at a time; maskwise tune trains the model against them"
-        )
-    return "this run gives no reason to tune the model or to decode with fewer masks in view"
-
-
 PROBE = Probe(
     NAME,
     __doc__,
@@ -229,5 +218,4 @@ PROBE = Probe(
         "paper": {"shots": (5, 25)},
     },
     takes=has_labels,
-    advice=advice,
 )
