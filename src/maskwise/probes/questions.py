@@ -171,7 +171,3 @@ def items_of(
                     token = [prompt.answer_id]
                     text = setup.asker.tokenizer.decode(token) if one.answer is None else one.answer(point)
                     yield Item(key, condition, prompt, text)
-
-
-def with_relevant(source: FewShot, conditions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{**condition, "relevant": source.relevant} for condition in conditions]

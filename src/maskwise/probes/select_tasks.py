@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from maskwise.probes.blocks import visible_counts
-from maskwise.probes.questions import Questions, ended, few_shot, with_relevant
+from maskwise.probes.questions import Questions, few_shot, with_masks
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.support.randomness import seed_of
-from maskwise.tasks.prompts import Prompt
 
 NAME = "select-tasks"  # of its records, as of a probe
 BASELINE_MASKS, MOST_QUESTIONS = 2, 100  # of each task
@@ -27,11 +26,7 @@ def ask(setup: Setup) -> Iterator[Questions]:
     seed = seed_of("room", settings.seed)  # the name of version 0.2
     other = replace(settings, questions=min(settings.questions, MOST_QUESTIONS), seed=seed)
     for source in few_shot(replace(setup, settings=other), afresh=True):
-
-        def prompt(point: int, _: object, source=source) -> Prompt:
-            return ended(setup.asker, source.encoded(point), masks)
-
-        yield Questions(source, with_relevant(source, [{"masks": masks}]), prompt, source.answer)
+        yield source.under([{"masks": masks}], with_masks)
 
 
 def with_room(tables: Tables) -> Tables:

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwise.models.batch import Batch
 from maskwise.models.model import Model
-from maskwise.probes.answers.plain import DIGITS, Answer, answers_of
+from maskwise.probes.answers.plain import DIGITS, Answer, answer_rows, answers_to, pack_once
 from maskwise.probes.text import text_ids
 from maskwise.tasks.prompts import Prompt
 
@@ -31,19 +30,12 @@ def common_tokens(frequencies: Tensor, end_id: int | None) -> Tensor:
 @torch.inference_mode()
 def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, common: Tensor) -> list[Answer]:
     """Each different canvas is read once, at the rows asked and the rows after them."""
-    canvases = list(dict.fromkeys(prompt.ids for prompt in prompts))
-    number = {ids: place for place, ids in enumerate(canvases)}
-    batch = Batch.pack(canvases, model.device)
-    hidden = model.hidden(batch)
+    batch, which = pack_once(model, prompts)
+    hidden, rows = model.hidden(batch), answer_rows(model, prompts)
     frequencies, common = frequencies.to(model.device), common.to(model.device)
-
-    def logits_at(rows: list[int]) -> Tensor:
-        sequence = torch.tensor([number[prompt.ids] for prompt in prompts], device=model.device)
-        return model.head(hidden[model.locate(batch, sequence, torch.tensor(rows, device=model.device))])
-
-    here = logits_at([prompt.row for prompt in prompts])
     has_next = [prompt.row + 1 < len(prompt.ids) and prompt.ids[prompt.row + 1] == model.mask_id for prompt in prompts]
-    there = logits_at([prompt.row + follows for prompt, follows in zip(prompts, has_next, strict=True)])
+    after = rows + torch.tensor(has_next, device=model.device)
+    here, there = (model.head(hidden[model.locate(batch, which, at)]) for at in (rows, after))
     p, q = here.softmax(dim=-1), there.softmax(dim=-1)
     measured = {
         "tv_next": (p - q).abs().sum(dim=-1) / 2,
@@ -52,9 +44,8 @@ def compare_rows(model: Model, prompts: Sequence[Prompt], frequencies: Tensor, c
         "mode_common": torch.isin(p.argmax(dim=-1), common).float(),
     }
     table = torch.stack(list(measured.values()), dim=1).tolist()
-    answers = answers_of(here, torch.tensor([prompt.answer_id for prompt in prompts], device=model.device))
     found = []
-    for answer, line, follows in zip(answers, table, has_next, strict=True):
+    for answer, line, follows in zip(answers_to(prompts, here), table, has_next, strict=True):
         evidence = {name: round(value, DIGITS) for name, value in zip(measured, line, strict=True)}
         if not follows:  # the last mask has no neighbour to be like
             del evidence["tv_next"]

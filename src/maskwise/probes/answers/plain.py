@@ -46,16 +46,18 @@ class Answer:
 
 @torch.inference_mode()
 def ask(model: Model, prompts: Sequence[Prompt]) -> list[Answer]:
-    """One forward pass; logits of the answer rows only, and one transfer to the host.
-
-    Prompts that differ only in the answer that counts are one sequence.
-    """
-    distinct = {(prompt.ids, prompt.start): prompt for prompt in prompts}
-    place = {key: number for number, key in enumerate(distinct)}
-    batch = pack(model, list(distinct.values()))
-    which = torch.tensor([place[prompt.ids, prompt.start] for prompt in prompts], device=model.device)
+    """One forward pass; logits of the answer rows only, and one transfer to the host."""
+    batch, which = pack_once(model, prompts)
     index = model.locate(batch, which, answer_rows(model, prompts))
     return answers_to(prompts, model.head(model.hidden(batch)[index]))
+
+
+def pack_once(model: Model, prompts: Sequence[Prompt]) -> tuple[Batch, Tensor]:
+    """The prompts without repeated texts, and [n] which of them each prompt is."""
+    distinct = {(prompt.ids, prompt.start): prompt for prompt in prompts}
+    place = {key: number for number, key in enumerate(distinct)}
+    which = torch.tensor([place[prompt.ids, prompt.start] for prompt in prompts], device=model.device)
+    return pack(model, list(distinct.values())), which
 
 
 def pack(model: Model, prompts: Sequence[Prompt]) -> Batch:

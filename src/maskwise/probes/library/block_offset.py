@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, ended, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SHARE, Estimate, change, curve, wide
@@ -38,12 +38,12 @@ def ask(setup: Setup, shares: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)) -
     places = sorted({round(share * (block - 1)) for share in shares})
     masks = {TWO: lambda at: 2, TO_THE_END: lambda at: block - at}
     asked = [{"after": one, "offset": at} for one in masks for at in places if at + masks[one](at) <= block]
+
+    def prompt(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
+        return ended(setup.asker, source.encoded(point), masks[condition["after"]](condition["offset"]))
+
     for source in few_shot(setup):
-
-        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
-            return ended(setup.asker, source.encoded(point), masks[condition["after"]](condition["offset"]))
-
-        yield Questions(source, with_relevant(source, asked), prompt, source.answer)
+        yield source.under(asked, prompt)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

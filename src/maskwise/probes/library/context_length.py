@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, Questions, ended, few_shot, with_relevant
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, ended, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, mean, wide
@@ -34,13 +34,13 @@ def ask(setup: Setup, distractors: tuple[int, ...] = (0, 10, 20, 30), mask_share
     if setup.model.causal:
         amounts = {NO_MASKS: 0}
     asked = [{"distractors": n, "masks": name} for name in amounts for n in distractors]
+
+    def prompt(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
+        encoded = source.encoded(point, distractors=condition["distractors"])
+        return ended(setup.asker, encoded, amounts[condition["masks"]])
+
     for source in few_shot(setup, [setup.settings.main_relevant]):
-
-        def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
-            encoded = source.encoded(point, distractors=condition["distractors"])
-            return ended(setup.asker, encoded, amounts[condition["masks"]])
-
-        yield Questions(source, with_relevant(source, asked), prompt, source.answer)
+        yield source.under(asked, prompt)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
