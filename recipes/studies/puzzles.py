@@ -91,7 +91,7 @@ def by_closed_form(table: pd.DataFrame) -> list[dict[str, Any]]:
         asked = table[(table.puzzle == name) & (table.tokens == count)]
         solved = int(asked.correct.sum())
         interval = stats.binomtest(solved, len(asked)).proportion_ci(method="wilson")
-        row = {"puzzle": name, "tokens a step": count, "n": len(asked), "solved": solved / len(asked)}
+        row: dict[str, Any] = {"puzzle": name, "tokens a step": count, "n": len(asked), "solved": solved / len(asked)}
         row |= {"low": float(interval.low), "high": float(interval.high)}
         row["closed form"] = closed_form(name, [count] * (ITEMS // count))
         found.append(row | {"verdict": equivalence(row["low"], row["high"], row["closed form"], MARGIN)})
