@@ -119,6 +119,7 @@ HOW: dict[str, How] = {
     "hotpotqa": How("datasets", named("share"), data={"hotpotqa": hotpotqa_rows}),
     "points": How("points", named("order question examples share")),
     "labelled-text": How("datasets", named("share"), data={"days": labelled_rows}),
+    "own-task": How("own-task", named("how masks"), parameters={"canvases": ()}),
     "nelbo": How("nelbo", named("draws")),
     "confidence": How("confidence", named("rule")),
     "trajectory": How("trajectory", named("rule tokens_per_step"), left_out=frozenset({"voted"})),

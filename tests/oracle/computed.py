@@ -120,15 +120,19 @@ def compared() -> Rows:
         found = mw.compare(*(unpack(name, Path(home)) for name in ("tiny-llada+distracted", "tiny-llada")))
     labels = ["tiny-llada+distracted (planted)", "tiny-llada"]
     now, rows = {row.name: row for row in found.rows}, stored.read("computed/compare")
+    counts = Counter[str]()
     for path, row in rows.items():
         part, *places = path.split("/")[1:]
-        if any(place in NO_MORE for place in places) or part == "recovered":  # said twice in 0.2
+        if any(place in NO_MORE for place in places) or part == "recovered":
+            counts["0.2 said it twice, or compare does not ask it any more"] += 1
             continue
+        counts["compared"] += 1
         name, sign = COMPARED["/".join(places[1:]).removesuffix("/value")]
         one = now[name].own[labels.index(places[0])] if part == "models" else now[name].changes[0]
         row[4] = one.value if one.value is None or part == "changes" else short(sign * one.value)
         if None not in row[5:7] and name != "accuracy in 2, 4, 6 steps":
             row[5:8] = [short(one.low), short(one.high), one.n]
+    say("compare", counts)
     return rows
 
 

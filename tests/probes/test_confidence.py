@@ -10,6 +10,8 @@ import torch
 from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
 from maskwise.probes.answers.commits import watch_commits
+from maskwise.probes.answers.looks import watch_looks
+from maskwise.probes.checked import AskedSet, CheckedQuestion
 from maskwise.probes.known_tokens import GUESSING, known_prompt, of_able_sources
 from maskwise.probes.library.confidence import HELD, TAU, advice, curves, diagram, metrics
 from maskwise.probes.library.trajectory import KINDS, along, looked
@@ -18,6 +20,7 @@ from maskwise.probes.library.trajectory import metrics as measure_looks
 from maskwise.scoring.estimates import Estimate
 from maskwise.scoring.reliability import FEWEST
 from maskwise.tasks.markov_source import small_chain
+from maskwise.tasks.prompts import Prompt
 
 CHAIN = small_chain()
 MASK = CHAIN.states
@@ -73,6 +76,28 @@ def test_commits_and_all_masked_positions_are_watched(watched):
         assert len(evidence["sure"]) == len(evidence["right"]) == 10  # one token a step
         assert len(evidence["all_sure"]) == len(evidence["all_right"]) == 10 + 7 + 5 + 2  # at each of LEVELS
         assert answer.written.right == all(evidence["right"])
+
+
+def test_the_last_look_is_the_end_and_looks_are_those_of_each_step():
+    """A model that writes 1 in its first steps and 2 in its last: right, then wrong."""
+    tokenizer = shipped_tokenizer()
+    one, two = (tokenizer.convert_tokens_to_ids(letter) for letter in "AB")
+
+    def body(sequence):
+        masked = sequence.count(tokenizer.mask_token_id)
+        p = torch.full((len(sequence), len(tokenizer)), 1e-9)
+        p[:, one if masked > 2 else two] = 1.0
+        p[-1, [one, two]] = torch.tensor([1.0, 0.0]) if masked > 2 else torch.tensor([0.0, 1.0])
+        return p / p.sum(-1, keepdim=True)
+
+    model = oracle(body, len(tokenizer), tokenizer.mask_token_id)
+    model.tokenizer = tokenizer
+    ids = tuple(tokenizer("Answer:")["input_ids"])
+    asked = AskedSet("own", (CheckedQuestion(ids, (one,), "AAAA"),))
+    prompt = Prompt((*ids, *[tokenizer.mask_token_id] * 4), len(ids), one, 4)
+    (answer,) = watch_looks(model, [prompt], asked, "left-to-right", 4, 4, 0)
+    assert answer.evidence["answers"][:2] == [0, 0] and answer.evidence["right"] == 0
+    assert answer.evidence["answers"][-1] != 0 and not answer.written.right
 
 
 def test_right_then_wrong_and_its_mirror_above_chance():
@@ -195,6 +220,19 @@ def answers_of_sources(right):
         for point in range(12)
         for rule, all_right in (("random", [int(point < count), 0]), ("threshold", [int(point < count), 1]))
     )
+
+
+def test_a_threshold_is_chosen_on_even_questions_and_verified_on_odd_ones():
+    """Right from .7 on in the even ones; of the odd ones half of these are wrong."""
+    rows = [
+        answered("copy", "random", n, 1, {"sure": sure, "right": right, "all_sure": sure, "all_right": right})
+        for n in range(40)
+        for sure in [[0.5, 0.71, 0.9, 0.9]]
+        for right in ([[0, 1, 1, 1]] if n % 2 == 0 else [[1, 0, 0, 1]])
+    ]
+    found = {one.name: one for one in metrics(pd.DataFrame(rows), {})}
+    assert found[TAU].value == pytest.approx(0.51, abs=0.001) and found[TAU].n == found[HELD].n == 20
+    assert found[HELD].value == pytest.approx(1 / 3) and found[HELD].verdict == "does not hold"
 
 
 def test_sources_whose_first_token_is_a_guess_are_left_out():
