@@ -109,7 +109,7 @@ WRONG = {
     "report notes --sort mask_tax": "--sort was removed in 0.3",
     "report notes notes": "notes is named twice: name each folder once",
     "diagnose --probes mask-count,mask-count": "the probe mask-count is named twice",
-    "compare run-a run-b --questions 50": "--questions is for models: leave it out, run folders are compared as they are",
+    "compare run-a run-b --questions 50": "--questions is for models: leave it out, run folders are",
     "compare run-a run-b --quick": "--quick is for models",
     "compare run-a run-b --no-check-weights": "--no-check-weights is for models: leave it out, run folders are",
     "compare run-a run-b --device cuda": "--device is for models",
