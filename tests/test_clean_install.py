@@ -52,8 +52,9 @@ def test_the_installed_commands_diagnose_generate_and_tune(clean, tmp_path):
     def result_of(command: str) -> dict:
         return json.loads(run(clean / "maskwise", *command.split(), "--json", cwd=tmp_path))
 
-    summary = result_of("diagnose --quick --questions 1 --probes location,mask-count --out run")
-    assert summary["probes"].keys() == {"location", "mask-count"} and (tmp_path / "run" / "report.html").exists()
+    result = result_of("diagnose --quick --questions 1 --probes location,mask-count --out run")
+    assert {one["probe"] for one in result["estimates"]} == {"location", "mask-count"}
+    assert (tmp_path / "run" / "report.html").exists()
     (tmp_path / "prompts.txt").write_text("Once upon a time\n")
     assert len(result_of("generate tiny-llada --file prompts.txt -n 4")["generations"]) == 1
     pairs = [{"prompt": f"Question {n}:", "answer": f" It is {n}."} for n in range(6)]

@@ -7,10 +7,10 @@ import maskwise as mw
 
 
 def describe(run: mw.Run) -> str:
-    tax: float | None = run.scores["mask_tax"]["value"]
+    lead: float | None = run.measured["mask-count"][0].value
     page: Path = run.report()
-    first: str = run.prompt(run.records[0])
-    return f"{run.folder.name}: {tax}, {len(first)} characters, {page}"
+    first: str = run.prompt(run.table("mask-count").iloc[0])
+    return f"{run.finding} {run.folder.name}: {lead}, {len(first)} characters, {page}"
 
 
 def main(pairs: Sequence[dict[str, str]]) -> int:
@@ -24,7 +24,7 @@ def main(pairs: Sequence[dict[str, str]]) -> int:
         return 2
     print(describe(run), describe(mw.read_run(run.folder)), likelihood, texts)
     run.plot("mask-count").savefig("mask-count.png")
-    print(run.frame().columns)
+    print(run.estimates().columns, run.figures, run.screen.advice)
     losses: list[float] = mw.tune(model, pairs, "runs/tuned", preset="quick", steps=2)["losses"]
     print(losses, mw.train("tiny-llada", [{"text": "Some text."}], "runs/trained", steps=2)["steps"])
     print(mw.compare("tiny-llada", "runs/tuned", preset="quick").rows[0].changes[0].value)
