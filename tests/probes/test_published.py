@@ -59,12 +59,11 @@ def told_tables(change, gains, changes):
     steps = [({"steps": s, "masks": k}, 1000 - (k == 200) * change[f"steps {s}"]) for s in (2, 4, 6) for k in (2, 200)]
     norms = {"masks": 0.234, "near": 0.005, "all": 0.017}
     gradients = pd.DataFrame({"task": "country-smallest", "point": np.arange(N), "of": "masks", **norms})
-    gradients = gradients.assign(**{f"{name}_times_input": 0.5 for name in norms}).astype({"task": "category"})
     return {
         "mask-count": counts.astype({"task": "category"}),
         "filler": stops,
         "steps": told(steps, order="random"),
-        "attribution": gradients,
+        "attribution": gradients.astype({"task": "category"}),
     }
 
 
