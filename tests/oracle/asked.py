@@ -232,8 +232,8 @@ def of_today(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
     probe = name.split("/")[-1]
     kept = {key: dict(line) for key, line in value["records"].items() if not left_out(probe, key)}
     for line in kept.values():
-        if "evidence" in line:
-            line["evidence"] = {k: v for k, v in line["evidence"].items() if not left_out(probe, k)}
+        if evidence := {k: v for k, v in line.pop("evidence", {}).items() if not left_out(probe, k)}:
+            line["evidence"] = evidence
     return {**value, "records": kept}
 
 
