@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 
@@ -42,7 +43,7 @@ def probe_units(model: Model, size: Size, tasks: int, points: int) -> list[Unit]
             return ended(asker, source.encoded(point), condition["masks"])
 
         asked.append(("mask-count", Questions(source, conditions, prompt, source.answer)))
-    return units_of_questions(None, asked)  # type: ignore[arg-type]
+    return units_of_questions(SimpleNamespace(model=model, asker=asker), asked)  # type: ignore[arg-type]
 
 
 def prompts_of(units: list[Unit]) -> list[Prompt]:

@@ -42,7 +42,7 @@ def new_training(name: str) -> Training:
 def test_what_is_learnt_is_what_is_examined(name):
     """Trained on the exam's own prompts, a model of each kind answers them: losses and exams read the same rows."""
     kind, training = KINDS[name], new_training(name)
-    exam = make_exam(TOKENIZER, MASK if kind.diffusion else None, questions=1, relevant=0, distractors=0)
+    exam = make_exam(TOKENIZER, MASK if kind.diffusion else None, points=1, relevant=0, distractors=0)
     longest = max(prompt.row for prompt in exam.prompts) + 1
     rows = torch.full((len(exam.prompts), longest + 1), TOKENIZER.eos_token_id, dtype=torch.int16)
     for place, prompt in enumerate(exam.prompts):

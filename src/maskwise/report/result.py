@@ -64,7 +64,8 @@ def asked_of(manifest: Manifest) -> dict[str, Any]:
     """The model, what changes a question, and the versions, on a line each."""
     settings = {name: value for name, value in manifest.settings.to_dict().items() if name not in NO_QUESTIONS}
     listed = settings | {"tasks": ", ".join(manifest.settings.tasks), "relevant": manifest.settings.relevant}
-    return {"model": public_name(manifest.model.name), "dtype": manifest.model.dtype, **listed, **manifest.versions}
+    model = {"model": public_name(manifest.model.name), "kind": manifest.model.kind}
+    return {**model, "dtype": manifest.model.dtype, **listed, **manifest.versions}
 
 
 def write_result(run: Measured) -> Path:
