@@ -108,7 +108,7 @@ def _probe_tab(app: gr.Blocks, models: Models) -> None:
         with gr.Column(scale=3, min_width=300):
             first = probing.Side(label_of(models.names[0]), probing.ContextQuestion(*drawn))
             result = _html("probed", probed_view([first]))
-    source = [task, point, relevant]
+    source: list[Any] = [task, point, relevant]
     gr.on([one.input for one in source], _draw, source, [context, question, answer, result], **LATEST, **CHEAP)
     # `change` of the texts, whoever wrote them: `input` misses what is pasted.
     changes = [one.change for one in (context, question, answer)]
