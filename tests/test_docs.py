@@ -38,7 +38,7 @@ def test_the_site_builds_strictly_with_every_command_field_and_public_name(tmp_p
     assert "Called again with the same settings it resumes" in " ".join(page.split())  # what is returned, in one row
     assert "<blockquote>" not in page  # what a doctest becomes where docs/doctests.py does not see it
     page = (tmp_path / "index.html").read_text()
-    assert "filling.svg" in page and page.count('class="tabbed-block"') == 4
+    assert "first-screen.png" in page and page.count('class="tabbed-block"') == 4
     listed = re.findall(r"\]\((.+?)\)", (tmp_path / "llms.txt").read_text())
     assert set(listed) == {str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*.md")} > {"index.md", "fields.md"}
     loaded = re.compile(
