@@ -72,7 +72,8 @@ def _fitting(setup: Setup, probe: str, name: str, listed: list[Known]) -> list[K
 
 def of_able_sources(table: Table) -> Table:
     """The answers of the sources whose first token the model predicts better than by guessing while all are masked, or
-    of all where it can do none. Of a user's questions one such token is enough."""
+    of all where it can do none. Of a user's questions one such token is enough. These answers are scored too, so the
+    share right of a source at the border is a little too high."""
     once = table.drop_duplicates(["task", "point"])  # every strategy begins with the same predictions
     right = once.all_right.str[0].astype(int).groupby(once.task, observed=True).agg(["sum", "size"])
     level = LEVEL / max(1, len(right))  # Bonferroni: a guesser passes in any source in 5 % of the runs
