@@ -63,7 +63,7 @@ def test_names_of_a_run_are_escaped_on_the_terminal_and_in_json(tmp_path):
         assert done.exit_code == 0, done.output
         assert not OBEYED.search(done.output)
         assert "\nmaskwise: all is well" not in done.output
-    assert json.loads(done.stdout)["runs"][0]["model"] == f"model{EVIL}"
+    assert json.loads(done.stdout)["model"]["name"] == f"model{EVIL}"
 
 
 def test_messages_stay_on_one_line(tmp_path):

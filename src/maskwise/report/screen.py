@@ -27,6 +27,7 @@ from maskwise.scoring import verdicts as rule
 from maskwise.scoring.estimates import POINTS, Estimate, answers, change, mean, of_questions, share, wide
 from maskwise.scoring.power import questions_for, smallest_detectable
 from maskwise.scoring.verdicts import GUESSING, LOSS, TOO_FEW, Change, Verdict
+from maskwise.support.terminal import one_line
 from maskwise.tasks.contrast_questions import RULES
 from maskwise.tasks.episodes import CHANCE, LETTERS
 
@@ -171,7 +172,7 @@ class Screen:
 
     @property
     def name(self) -> str:
-        return shlex.quote(self.manifest.model.name)
+        return shlex.quote(one_line(self.manifest.model.name))
 
     @property
     def facts(self) -> list[str]:
@@ -227,7 +228,7 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
     own = [(f"maskwise diagnose {name} --data FILE", "asks your own questions, in one pass and decoded")]
     own = [] if OWN_TASK in found.tables else own
     if model.tuned and found.lead == "masks":
-        yield f"maskwise compare {shlex.quote(model.tuned)} {name}", "shows what tuning changed"
+        yield f"maskwise compare {shlex.quote(one_line(model.tuned))} {name}", "shows what tuning changed"
     if lead.why == GUESSING:
         if not found.manifest.settings.chat:
             yield f"maskwise diagnose {name} --chat", "asks through the chat template, if the model was tuned with one"
