@@ -6,7 +6,7 @@ also shrinks where tuning merely lowers the accuracy with few masks, and then no
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product, zip_longest
 from pathlib import Path
@@ -132,6 +132,7 @@ def compare(
     check_weights: bool = True,
     any_base: bool = False,
     command: str | None = None,
+    confirm: Callable[[str], bool] | None = None,
 ) -> Comparison:
     """Asks models the same questions and says what changed from the first: did tuning help, and what did it cost?
 
@@ -139,7 +140,7 @@ def compare(
         models: two or more names, opened models, adapter folders, runs or run folders; the first is the baseline.
         preset, questions (a task), relevant, distractors, words, seed, chat, batch_tokens: as in `mw.diagnose`, of the
             models that are asked now. dtype, device, check_weights, any_base: as in `mw.open`.
-        command: a command line that asks the same, for the manifests.
+        command: a command line that asks the same, for the manifests. confirm: as in `mw.diagnose`.
 
     Returns:
         Each measure of each model and its change; printed, it is a short table.
@@ -176,7 +177,8 @@ def compare(
             one.compile_for_long_work()
         if isinstance(one, Model):
             sources: Any = {"words": source.words, "tasks": source.tasks}
-            one = read_run(diagnose(one, settings, **sources, batch_tokens=batch_tokens, command=command))
+            sources |= {"batch_tokens": batch_tokens, "command": command, "confirm": confirm}
+            one = read_run(diagnose(one, settings, **sources))
         runs.append(one)
     return compare_runs(runs)
 

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +34,7 @@ Words = Annotated[
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the examples and questions.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Use the chat template (for Instruct models).")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Also print every estimate and the table of every figure.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Go on without asking where a run takes over an hour.")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens per batch; halved when memory runs out.  [1 or more]")]
 
 
@@ -103,7 +104,7 @@ def diagnose(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print prompts, tokens, GiB, hours and precision; opens the model once.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Go on without asking where a run takes over an hour.")] = False,
+    yes: Yes = False,
     verbose: Verbose = False,
     json: common.Json = False,
 ) -> None:
@@ -142,20 +143,22 @@ def diagnose(
     given |= {"preset": preset, "relevant": numbers, "command": command_line()}
     if dry_run:
         return print_expected(names, given, json)
-    asking = sys.stdin.isatty() and sys.stderr.isatty() and not yes
-    runs = [run_probes(name, **given, confirm=confirm_long if asking else None) for name in names]
+    runs = [run_probes(name, **given, confirm=confirmation(yes)) for name in names]
     from maskwise.runs.runner import join_crew
 
     if join_crew().is_first:
         print_runs(runs, None, verbose, json)
 
 
-def confirm_long(line: str) -> bool:
-    return typer.confirm("this takes over an hour: go on?", err=True)
+def confirmation(yes: bool) -> Callable[[str], bool] | None:
+    """What asks a person in a terminal."""
+    is_asked = sys.stdin.isatty() and sys.stderr.isatty() and not yes
+    return (lambda line: typer.confirm("this takes over an hour: go on?", err=True)) if is_asked else None
 
 
 def print_expected(names: Sequence[str], given: dict[str, Any], json: bool) -> None:
     from maskwise.models.checkpoints.opening import opened_model
+    from maskwise.report.screen import LEADS, PROBE_OF
     from maskwise.runs.diagnose import plan_run
     from maskwise.runs.run import QUESTION_ARGUMENTS, run_inputs
     from maskwise.runs.runner import batch_budget, own_device
@@ -169,16 +172,18 @@ def print_expected(names: Sequence[str], given: dict[str, Any], json: bool) -> N
         model = opened_model(name, device=own_device(given["device"]), **opening)
         texts = inputs.source.words, inputs.text, inputs.data
         planned = plan_run(model, inputs.settings, *texts, tasks=inputs.tasks)
-        settings = planned.setup.settings
-        questions = len(settings.tasks) * settings.questions
-        found[name] = expected(model, planned.units, batch_budget(model, given["batch_tokens"]), questions)
+        asked = [probe.name for probe in planned.probes]
+        lead = next((PROBE_OF[key] for key in LEADS if PROBE_OF[key] in asked), "")
+        budget = batch_budget(model, given["batch_tokens"])
+        found[name] = expected(model, planned.units, planned.firsts, budget, lead)
     if json:
         return print_json(found)
     for name, one in found.items():
         size, time = in_words(one["prompts"], one["tokens"]), in_minutes(3600 * one["hours"])
         echo(f"{one_line(name)}: {size}, {one['gib']:.2g} GiB, about {time} (the model was opened, a batch timed)")
-        few, many = (100 * one[f"half_width_{share}"] for share in (10, 30))
-        echo(f"the change is known to {few:.1f} points where 10 % of the answers change, to {many:.1f} where 30 % do")
+        if "half_width_10" in one:
+            few, many = (100 * one[f"half_width_{share}"] for share in (10, 30))
+            echo(f"the change is known to {few:.1f} points where 10 % of the answers change, {many:.1f} where 30 % do")
 
 
 def print_runs(runs: "Sequence[Run]", out: Path | None, verbose: bool, json: bool, as_table: bool = False) -> None:
@@ -261,10 +266,11 @@ def compare(
     device: common.Device = None,
     check_weights: common.CheckWeights = True,
     any_base: common.AnyBase = False,
+    yes: Yes = False,
     json: common.Json = False,
 ) -> None:
     """Ask several models the same questions and report the change from the first, for example after tuning."""
-    given = {name: value for name, value in locals().items() if name not in ("names", "quick", "out", "json")}
+    given = {name: value for name, value in locals().items() if name not in ("names", "quick", "out", "yes", "json")}
     if len(names) < 2:
         raise UserError("name at least two models or run folders to compare")
     if len(set(names)) < len(names):
@@ -279,7 +285,7 @@ def compare(
     if out is not None:
         make_folder(out)
     given |= {"relevant": whole_numbers(relevant), "preset": "quick" if quick else "default"}
-    found = compare_models(*names, **given, command=command_line())
+    found = compare_models(*names, **given, command=command_line(), confirm=confirmation(yes))
     if join_crew().is_first:
         page = found.report(out)
         output = {"finding": found.finding, "estimates": found.listed, "report": str(page)}

@@ -30,7 +30,7 @@ from maskwise.records.sample import SAMPLE, write_sample
 from maskwise.runs.run_sample import take_sample
 from maskwise.runs.runner import Crew, batch_budget, check_fit, join_crew, record_items
 from maskwise.runs.settings import LONGEST_USUAL, check, fit_to_model, sized_to
-from maskwise.runs.workload import in_words, workload_of
+from maskwise.runs.workload import Workload, in_words, workload_of
 from maskwise.support.errors import UserError
 from maskwise.support.files import make_folder, only_user_of
 from maskwise.support.processes import one_line_if_left_alone
@@ -69,22 +69,24 @@ def diagnose(
     to the last byte for any number of processes and interruptions. `confirm`: asked where it will take over an hour.
     """
     planned = plan_run(model, settings, words, text, data, probes, tasks)
-    setup, settings, asked = planned.setup, planned.setup.settings, planned.probes
     if exact and batch_tokens is not None:
         raise UserError("--exact asks one prompt at a time: leave --batch-tokens out")
-    manifest = new_manifest(setup, command, exact)
+    manifest = new_manifest(planned.setup, command, exact)
     folder = out or Path("runs") / folder_name(manifest)
-    run_units(model, planned.units, folder, manifest, 1 if exact else batch_budget(model, batch_tokens), asked, confirm)
+    budget = 1 if exact else batch_budget(model, batch_tokens)
+    work = workload_of(planned.units, planned.firsts)
+    run_units(model, planned.units, folder, manifest, budget, planned.probes, confirm, work)
     return folder
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """The questions of a run: the probes that apply to the model, and their units."""
+    """The questions of a run: the probes that apply to the model, their units, and the first items of each."""
 
     setup: Setup
     probes: list[Probe]
     units: list[Unit]
+    firsts: list[list[Item]]
 
 
 def plan_run(
@@ -116,9 +118,10 @@ def plan_run(
     if not units:
         raise UserError(f"nothing to ask: {'; '.join(setup.notes)}")
     shorter = "" if settings.preset == "quick" else "use --quick (shorter prompts) or "
-    for unit in units:
-        check_fit(model, list(unit.items(unit.points[:1], set())), shorter)
-    return PlannedRun(setup, asked, units)
+    firsts = [list(unit.items(unit.points[:1], set())) for unit in units]
+    for items in firsts:
+        check_fit(model, items, shorter)
+    return PlannedRun(setup, asked, units, firsts)
 
 
 def _longest_prompt(asked: Sequence[Probe], setup: Setup) -> int:
@@ -172,6 +175,7 @@ def run_units(
     budget: int,
     probes: Sequence[Probe],
     confirm: Callable[[str], bool] | None = None,
+    work: Workload | None = None,
 ) -> None:
     """Asks what the folder does not hold yet. All processes of a torchrun call this together."""
     with one_line_if_left_alone(folder), ExitStack() as held:
@@ -185,7 +189,7 @@ def run_units(
         done = read_run(folder, record_fields(probes)).answers.keys()
         crew.wait()  # before one of them writes
         try:
-            ask_units(model, units, folder, crew, done, budget, confirm)
+            ask_units(model, units, folder, crew, done, budget, confirm, work)
             crew.wait()
             if crew.is_first:
                 gather(folder, manifest)
@@ -208,8 +212,10 @@ def ask_units(
     done: set[Key],
     budget: int,
     confirm: Callable[[str], bool] | None = None,
+    work: Workload | None = None,
 ) -> None:
-    work = workload_of(units)
+    """work: how much it is, where it is known; the first items of each unit are made for it."""
+    work = work or workload_of(units)
     with progress_bar(silent=not crew.is_first) as bar:
         task = bar.add_task("Asking", total=sum(len(crew.share(unit.points)) * unit.conditions for unit in units))
 

@@ -10,7 +10,7 @@ import torch
 
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.setup import Unit
+from maskwise.probes.setup import Item, Unit
 from maskwise.scoring.power import Z_LEVEL
 
 CHANGED = (0.1, 0.3)  # shares of the answers, for which the precision is stated
@@ -25,10 +25,11 @@ class Workload:
     tokens: int
 
 
-def workload_of(units: Sequence[Unit]) -> Workload:
+def workload_of(units: Sequence[Unit], firsts: Sequence[Sequence[Item]] | None = None) -> Workload:
+    """firsts: the first items of each unit, where they were made before."""
     prompts = tokens = 0
-    for unit in units:
-        lengths = [len(item.prompt.ids) for item in unit.items(unit.points[:1], set())]
+    for unit, items in zip(units, firsts or (unit.items(unit.points[:1], set()) for unit in units), strict=True):
+        lengths = [len(item.prompt.ids) for item in items]
         count = len(unit.points) * unit.conditions
         prompts += count
         tokens += round(unit.passes * count * sum(lengths) / max(1, len(lengths)))
@@ -41,17 +42,27 @@ def in_words(prompts: float, tokens: float) -> str:
     return f"{round(prompts):,} prompts, {size} tokens"
 
 
-def expected(model: Model, units: Sequence[Unit], budget: int, questions: int) -> dict[str, float]:
-    """prompts, tokens, gib, hours, and the half-width of a change over so many questions, by the share of answers that
-    change. Two batches are asked, of which the second is timed: the first warms up."""
-    work = workload_of(units)
-    prompts = [item.prompt for item in units[0].items(units[0].points[:1], set())]
-    batch = list(islice(cycle(prompts), max(1, budget // max(len(one.ids) for one in prompts))))
+def expected(
+    model: Model, units: Sequence[Unit], firsts: Sequence[Sequence[Item]], budget: int, lead: str = ""
+) -> dict[str, float]:
+    """prompts, tokens, gib, hours, and the half-width of the change that the probe `lead` measures, by the share of
+    answers that change. Two batches are asked, of which the second is timed: the first warms up."""
+    work = workload_of(units, firsts)
+    timed = next((at for at, one in enumerate(units) if one.answer is None), 0)  # decoding may take minutes a batch
+    unit, prompts = units[timed], [item.prompt for item in firsts[timed]]
+    batch = list(islice(cycle(prompts), max(1, budget // unit.cost // max(len(one.ids) for one in prompts))))
     for _ in range(2):
         start = perf_counter()
-        ask(model, batch)
-        seconds = (perf_counter() - start) / sum(len(one.ids) for one in batch)
+        (unit.answer or ask)(model, batch)
+        seconds = (perf_counter() - start) / sum(unit.passes * len(one.ids) for one in batch)
     on_gpu = model.device.type == "cuda"
     held = torch.cuda.max_memory_allocated(model.device) if on_gpu else sum(p.nbytes for p in model.parameters())
-    widths = {f"half_width_{100 * share:.0f}": Z_LEVEL * sqrt(share / questions) for share in CHANGED}
+    asked = {
+        (item.key[1], point)
+        for unit, some in zip(units, firsts, strict=True)
+        for item in some
+        if item.key[0] == lead
+        for point in unit.points
+    }
+    widths = {f"half_width_{100 * share:.0f}": Z_LEVEL * sqrt(share / len(asked)) for share in CHANGED if asked}
     return {**vars(work), "gib": held / 2**30, "hours": seconds * work.tokens / 3600, **widths}

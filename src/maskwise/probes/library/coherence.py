@@ -64,7 +64,8 @@ def ask(setup: Setup, puzzles: int = 30) -> Iterator[Questions]:
         for rule, (speed, tokens) in product(rules, SPEEDS.items()):
             solved = partial(solve, rule=rule, tokens=tokens, puzzles=asked, seed=seed)
             condition = {"puzzle": name, "rule": rule, "speed": speed}
-            yield Questions(source, [condition], prompt, answer, solved, DECODING_COST)
+            passes = ITEMS // tokens
+            yield Questions(source, [condition], prompt, answer, solved, DECODING_COST, passes=passes)
 
 
 def draw_puzzles(tokenizer: Any, mask_id: int, words: Words, count: int, seed: int) -> dict[Name, list[PuzzlePrompt]]:

@@ -49,7 +49,8 @@ def ask(
 
     for rule in STRATEGIES if found else ():
         answering = partial(watch_order, rule=rule, seed=setup.settings.seed)
-        yield Questions(Points(TASK, range(len(found))), [{"rule": rule}], prompt, answering=answering, cost=4)
+        source = Points(TASK, range(len(found)))
+        yield Questions(source, [{"rule": rule}], prompt, answering=answering, cost=4, passes=tokens + 1)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

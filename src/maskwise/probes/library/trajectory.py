@@ -70,8 +70,9 @@ def ask(
         for rule in rules:
             for pace in (pace for pace in tokens_per_step if pace <= masks):
                 condition = {"rule": rule, "tokens_per_step": pace}
-                watch = partial(look, rule=rule, steps=masks // pace)
-                yield Questions(source, [condition], prompt, asked.answer, watch, DECODING_COST)
+                steps = masks // pace
+                watch = partial(look, rule=rule, steps=steps)
+                yield Questions(source, [condition], prompt, asked.answer, watch, DECODING_COST, passes=steps)
 
 
 def looked(given: Sequence[int], right: int) -> dict[str, float]:
