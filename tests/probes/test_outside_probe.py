@@ -12,7 +12,7 @@ from maskwise.probes.probe import measured
 from maskwise.records.folder import read_run
 from maskwise.report.section import sections
 from maskwise.runs.diagnose import diagnose
-from maskwise.runs.settings import check, preset
+from maskwise.runs.settings import check, of_preset
 from maskwise.support.errors import UserError
 from maskwise.tasks.episodes import CHANCE
 from probes import outside_probe
@@ -27,7 +27,7 @@ def knows_with_two(questions, asked, text):
 
 
 def test_presets_hold_it_and_its_parameters():
-    quick, default, full = (preset(name, MORE) for name in ("quick", "default", "full"))
+    quick, default, full = (of_preset(name, MORE) for name in ("quick", "default", "full"))
     assert NAME in quick.probes and NAME in default.probes and NAME not in full.probes
     assert quick.parameters[NAME] == {"shots": (1, 2)} and default.parameters[NAME] == {"shots": (1, 4)}
     with pytest.raises(UserError, match=f"unknown probe '{NAME}'"):

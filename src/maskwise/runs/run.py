@@ -4,12 +4,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from maskwise.probes import PROBES, record_fields
 from maskwise.probes.probe import measured
+from maskwise.probes.setup import Preset, Settings
+from maskwise.probes.text import load_text
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.table import Table
@@ -17,21 +19,21 @@ from maskwise.report import chart
 from maskwise.report.page import as_strangers_wrote_them, first_screen, labels_of, sections_of, write_page
 from maskwise.report.screen import ON_SCREEN, Screen, finding_of, in_lines, screen_of
 from maskwise.report.screen_view import lead_figure
+from maskwise.runs.settings import chosen_settings, with_own_task, with_tasks, with_templates, with_words
 from maskwise.scoring.estimates import Estimate
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.files import refuse_checkpoint_folder
 from maskwise.support.garbage_collection import collection_paused
 from maskwise.support.nearest import did_you_mean
+from maskwise.tasks.datasets import Dataset, read_datasets
+from maskwise.tasks.rules import TASKS, Task
+from maskwise.tasks.word_sources import WordSource, load_word_source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
     from maskwise.models.model import Model
-    from maskwise.probes.setup import Preset, Settings
-    from maskwise.tasks.datasets import Dataset
-    from maskwise.tasks.rules import Task
-    from maskwise.tasks.word_sources import WordSource
 
 LEAD = "lead"  # the figure of the first screen
 
@@ -174,59 +176,27 @@ def read_run(folder: str | Path) -> Run:
 class RunInputs:
     """The settings and sources of a run's questions, read and checked before a model is opened."""
 
-    settings: "Settings"
-    source: "WordSource"
+    settings: Settings
+    source: WordSource
     text: str
-    data: "Mapping[str, Dataset]"
-    tasks: "Sequence[Task]"
+    data: Mapping[str, Dataset]
+    tasks: Sequence[Task]
 
 
-QUESTION_ARGUMENTS = (
-    *(
-        "probes",
-        "preset",
-        "questions",
-        "tasks",
-        "relevant",
-        "distractors",
-        "seed",
-        "chat",
-        "select_tasks",
-        "one_context",
-    ),
-    *("words", "text", "data", "templates"),  # files
-)
+QUESTION_ARGUMENTS = ("tasks", "words", "text", "data", "templates", *signature(chosen_settings).parameters)
 
 
-def run_inputs(**given: Any) -> RunInputs:
+def run_inputs(tasks: Any, words: Any, text: Any, data: Any, templates: Any, relevant: Any, **chosen: Any) -> RunInputs:
     """Checks the arguments of `diagnose` in QUESTION_ARGUMENTS and reads the files that they name."""
-    from maskwise.probes.text import load_text
-    from maskwise.runs.settings import chosen_settings, with_own_task, with_tasks, with_templates, with_words
-    from maskwise.tasks.datasets import read_datasets
-    from maskwise.tasks.rules import TASKS
-    from maskwise.tasks.word_sources import load_word_source
-
-    asked = SimpleNamespace(**given)
-    relevant, data = asked.relevant, asked.data
     numbers = (relevant,) if isinstance(relevant, int) else None if relevant is None else tuple(relevant)
-    settings = chosen_settings(
-        asked.preset,
-        asked.probes,
-        asked.questions,
-        numbers,
-        asked.distractors,
-        asked.seed,
-        asked.chat,
-        asked.select_tasks,
-        asked.one_context,
-    )
-    settings, known_tasks = with_tasks(settings, asked.tasks)
-    if asked.templates is not None:
-        settings = with_templates(settings, Path(asked.templates))
-    source, prose = load_word_source(asked.words), load_text(Path(asked.text) if asked.text else None)
+    settings = chosen_settings(relevant=numbers, **chosen)
+    settings, known_tasks = with_tasks(settings, tasks)
+    if templates is not None:
+        settings = with_templates(settings, Path(templates))
+    source, prose = load_word_source(words), load_text(Path(text) if text else None)
     settings = with_words(settings, source)
     if source.tasks != TASKS:
-        if asked.tasks is not None:
+        if tasks is not None:
             raise UserError("these words bring tasks of their own: leave tasks or words out")
         known_tasks = source.tasks
     if isinstance(data, Mapping):
@@ -241,10 +211,10 @@ def diagnose(
     model: "str | Path | Model",
     probes: str | Sequence[str] | None = None,
     *,
-    preset: "Preset" = "default",
+    preset: Preset = "default",
     out: str | Path | None = None,
     questions: int | None = None,
-    tasks: "Sequence[str | Task] | None" = None,
+    tasks: Sequence[str | Task] | None = None,
     relevant: int | Sequence[int] | None = None,
     distractors: int | None = None,
     seed: int = 0,
@@ -265,7 +235,7 @@ def diagnose(
     any_base: bool = False,
     device_map: str | None = None,
     command: str | None = None,
-    confirm: "Callable[[str], bool] | None" = None,
+    confirm: Callable[[str], bool] | None = None,
 ) -> Run:
     """Measures how a model uses its context and what appended masks do to it. Called again, it resumes.
 

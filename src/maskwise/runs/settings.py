@@ -38,7 +38,7 @@ NUMBERS: Mapping[Preset, Mapping[str, Any]] = {
 }
 
 
-def preset(name: Preset, probes: Sequence[Probe] = PROBES) -> Settings:
+def of_preset(name: Preset, probes: Sequence[Probe] = PROBES) -> Settings:
     """The settings of a preset: its probes, the shared numbers, and the parameters of every probe."""
     return Settings(
         preset=name,
@@ -48,7 +48,7 @@ def preset(name: Preset, probes: Sequence[Probe] = PROBES) -> Settings:
     )
 
 
-QUICK, DEFAULT, FULL, PAPER = preset("quick"), preset("default"), preset("full"), preset("paper")
+QUICK, DEFAULT, FULL, PAPER = (of_preset(name) for name in NUMBERS)
 
 
 def with_examples(settings: Settings, relevant: tuple[int, ...] | None, distractors: int | None) -> Settings:
@@ -117,7 +117,7 @@ def with_own_task(settings: Settings, data: Iterable[Dataset]) -> Settings:
 
 
 def chosen_settings(
-    name: Preset = "default",
+    preset: Preset = "default",
     probes: str | Sequence[str] | None = None,
     questions: int | None = None,
     relevant: tuple[int, ...] | None = None,
@@ -128,13 +128,13 @@ def chosen_settings(
     one_context: bool = False,
 ) -> Settings:
     """A preset with what a user changes in it, checked. Probes are listed, or named in one text with commas."""
-    if name not in NUMBERS:
-        raise UserError(f"unknown preset {name!r}{did_you_mean(name, NUMBERS)}")
-    if name == "paper" and (relevant, distractors) != (None, None):
+    if preset not in NUMBERS:
+        raise UserError(f"unknown preset {preset!r}{did_you_mean(preset, NUMBERS)}")
+    if preset == "paper" and (relevant, distractors) != (None, None):
         raise UserError("--paper asks 10 relevant examples among 40: leave --relevant and --distractors out")
-    if select_tasks and name != "paper":
+    if select_tasks and preset != "paper":
         raise UserError("--select-tasks belongs to the paper's protocol: add --paper, or leave --select-tasks out")
-    wanted = preset(name)
+    wanted = of_preset(preset)
     wanted = replace(wanted, seed=seed, chat=chat, one_context=one_context or wanted.one_context)
     if probes is not None:
         listed = probes.split(",") if isinstance(probes, str) else probes
