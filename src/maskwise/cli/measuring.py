@@ -59,7 +59,7 @@ def diagnose(
     ] = None,
     probes: Annotated[str | None, typer.Option(help="Probes, separated by commas; else those of the preset.")] = None,
     quick: Quick = False,
-    full: Annotated[bool, typer.Option("--full", help="Long run: every probe, up to 1000 questions per task.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Long run: every probe, 100 questions of a task.")] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="Only the probes and settings of arXiv 2511.21338, with its values.")
     ] = False,
