@@ -48,9 +48,10 @@ def ask(setup: Setup, shares: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)) -
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
     right = wide(table, ["after", "offset"])
-    if right.empty:
+    places = [at for after, at in right if after == TWO]
+    if right.empty or not places or (TO_THE_END, places[0]) not in right:  # an unfinished run
         return []
-    first, last = (right[TWO].columns[end] for end in (0, -1))
+    first, last = places[0], places[-1]
     name = f"accuracy with {TWO} at place {{}} of the block, less at place {first}"
     moved = [change(name.format(last), right[TWO, last], right[TWO, first])] if last > first else []
     name = f"accuracy with masks to the end of the block less with {TWO}, at place {first}"

@@ -47,19 +47,20 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     """The price of the masks with the most distractors, beyond that with the fewest: negative where it grows; then what
     the distractors cost."""
     right = wide(table, ["distractors", "masks"])
-    if right.empty or table.distractors.nunique() < 2:
-        return []
     few, most = table.distractors.min(), table.distractors.max()
+    if right.empty or few == most:
+        return []
+    asked = [masks for masks in table.masks.unique() if {(few, masks), (most, masks)} <= set(right)]
     costs = [
         change(
             f"change of accuracy with {most} distractors instead of {few}, {masks}",
             right[most, masks],
             right[few, masks],
         )
-        for masks in table.masks.unique()
+        for masks in asked
     ]
-    more = [masks for masks in table.masks.unique() if masks not in (FEW, NO_MASKS)]
-    if not more:
+    more = [masks for masks in asked if masks not in (FEW, NO_MASKS)]
+    if not more or FEW not in asked:
         return costs
     price = {n: right[n, more[0]] - right[n, FEW] for n in (few, most)}
     name = f"price of the masks with {most} distractors less that with {few}"
