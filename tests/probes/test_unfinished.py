@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from maskwise.probes import PROBES
+from maskwise.probes.library import filler
 from maskwise.probes.probe import FIRST
 
 NAMED = {probe.name: probe for probe in PROBES}
@@ -35,3 +36,9 @@ def test_answers_under_some_conditions_can_be_shown(name):
             assert len({one.name for one in found}) == len(found)
             for figure in probe.figures:
                 figure.data(some, {})
+
+
+def test_full_stops_are_drawn_where_masks_were_asked_with_few_and_many_shots_alone():
+    stops = answered([{"filler": ".", "fillers": n, "format": "A"} for n in (0, 200)])
+    shots = answered([{"shots": 5, "extra": 1, "masks": None}])
+    assert [*filler.by_fillers(stops, {"mask-count": shots}).tokens] == [0, 200]

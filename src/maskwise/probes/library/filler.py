@@ -45,7 +45,7 @@ def ask(
     closed = visible_counts(setup, NAME, filler_counts, other_tokens=CLOSED)
     asked: list[dict[str, Any]] = [{"filler": setup.settings.filler, "fillers": n, "format": "A"} for n in closed]
     tokens = {kind: token for kind in after_two_masks if (token := filler_token(setup, kind)) is not None}
-    behind = [k - 2 for k in visible_counts(setup, NAME, mask_counts)] if tokens else []
+    behind = [max(0, k - 2) for k in visible_counts(setup, NAME, mask_counts)] if tokens else []
     asked += [{"filler": kind, "fillers": n, "format": "B"} for kind in tokens for n in behind]
 
     def prompt(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
@@ -92,9 +92,10 @@ def by_fillers(table: Table, others: Tables) -> Table:
     listed = curve(table, ["filler", "fillers", "format"], {"correct": SHARE}, {"fillers": 0})
     listed["tokens"] = listed.fillers + 2 * (listed.format == "B")
     listed["series"] = listed.format.map({"A": "", "B": "2 masks, then "}) + listed.filler.astype(str).map(in_words)
-    if MASK_COUNT not in others:
+    masks = few_shots(others[MASK_COUNT]) if MASK_COUNT in others else ()
+    if not len(masks):
         return listed
-    drawn = curve(few_shots(others[MASK_COUNT]), ["masks"], {"correct": SHARE}, {"masks": 2})
+    drawn = curve(masks, ["masks"], {"correct": SHARE}, {"masks": 2})
     return pd.concat([drawn.assign(tokens=drawn.masks, series="masks"), listed])
 
 
