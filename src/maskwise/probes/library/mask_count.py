@@ -195,7 +195,7 @@ def by_task(table: Table, others: Tables) -> Table:
     gain, gain_apart = (right(own, many, one) - right(own, few, one) for own in (asked, even))
     lost, change_apart = (right(own, many, most) - right(own, many, one) for own in (asked, odd))
     columns = {"gain": gain, "value": lost, "gain_apart": gain_apart, "change_apart": change_apart}
-    found = pd.DataFrame(columns | {"n": asked.groupby("task", observed=True).size()}).dropna()
+    found = pd.DataFrame(columns | {"n": asked.groupby("task", observed=True).point.nunique()}).dropna()
     return found.rename_axis("task").reset_index().assign(low=None, high=None)
 
 
