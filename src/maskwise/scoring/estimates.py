@@ -132,6 +132,21 @@ def of_questions(table: Table, by: Sequence[str], times: int, in_full: bool = Fa
     return (means[grouped.size() == times] if in_full else means).reset_index()
 
 
+def relevant_numbers(table: Table) -> list[int | None]:
+    """The numbers of relevant examples: the paper's 10 first, then the larger before the smaller."""
+    if "relevant" not in table:
+        return [None]
+    numbers = sorted((int(one) for one in table.relevant.dropna().unique()), key=lambda number: (number != 10, -number))
+    return [*numbers] or [None]
+
+
+def of_relevant(table: Table, number: int | None, is_main: bool) -> Table:
+    """The answers with so many relevant examples; the shots of mask-count, which have none, belong to the main one."""
+    if number is None or "relevant" not in table:
+        return table
+    return table[(table.relevant == number) | (is_main & table.relevant.isna())]
+
+
 def strata(questions: "pd.Series | Table") -> dict[str, np.ndarray]:
     """The values of each task."""
     return {str(task): own.to_numpy(dtype=float) for task, own in questions.groupby(level="task", observed=True)}
