@@ -158,7 +158,7 @@ def strata(questions: "pd.Series | Table") -> dict[str, np.ndarray]:
 def share(name: str, column: "pd.Series", **more: Any) -> Estimate:
     """The share of questions that are right, mean over tasks."""
     if column.empty:
-        return Estimate(name, None, why=TOO_FEW)
+        return Estimate(name, None, unit=SHARE, why=TOO_FEW)
     groups = strata(column)
     moments = intervals.means_of(groups), intervals.points_of(groups), intervals.variances_of(groups)
     return _estimate(name, intervals.share_interval(*moments), groups, SHARE, (0.0, 1.0), more)
