@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Questions, ended, few_shot
+from maskwise.probes.questions import Questions, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SHARE, Estimate, change, curve, share, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
-from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.prompts import Prompt, opened
 
 NAME = "fewer-examples"
 
@@ -25,7 +25,7 @@ def ask(setup: Setup, shots: tuple[int, ...] = (1, 4)) -> Iterator[Questions]:
     for source in few_shot(setup, shots, distractors=0):
 
         def prompt(point: int, condition: Mapping[str, Any], source=source) -> Prompt:
-            return ended(setup.asker, source.encoded(point), 2)
+            return opened(source.encoded(point), setup.asker.mask_id, 2)
 
         yield Questions(source, [{"shots": source.relevant}], prompt, source.answer)
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from maskwise.models.attention.ragged import Reach
 from maskwise.models.batch import Batch
 from maskwise.probes import PROBES
 from maskwise.probes.blocks import most_masks, visible_counts
+from maskwise.probes.library import filler
 from maskwise.probes.setup import Asker, Setup
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import diagnose
@@ -117,6 +119,13 @@ def test_other_tokens_in_the_block_leave_room_for_fewer():
     for number, (other_tokens, most) in enumerate(((0, 8), (1, 7), (3, 5)), 1):
         assert visible_counts(setup, "filler", [2, 20], other_tokens) == (2, most)
         assert len(setup.notes) == number
+
+
+def test_a_block_of_two_has_no_room_for_full_stops():
+    model = SimpleNamespace(block=2, shift=True, causal=False)
+    setup = Setup(model, Asker(shipped_tokenizer(), 0, 0, False), FEW, load_words(), "", {}, [])  # type: ignore[arg-type]
+    (asked,) = filler.ask(setup)
+    assert {one["fillers"] for one in asked.conditions} == {0}
 
 
 @pytest.mark.parametrize("make", [tiny_fast_dllm, tiny_llada2])

@@ -243,7 +243,7 @@ def test_the_correlation_is_pearsons():
     assert together.high == pytest.approx(np.tanh(np.arctanh(r) + width), abs=1e-5)
     assert apart.value == pytest.approx(r, abs=0.1)  # all counts are even, so both halves agree
     tasks = mask_count.by_task(shot_table(counts), {}).set_index("task")
-    assert (tasks.gain["b"], tasks.value["b"], tasks.n["b"]) == pytest.approx((0.5, -0.15, 120))
+    assert (tasks.gain["b"], tasks.value["b"], tasks.n["b"]) == pytest.approx((0.5, -0.15, 40))
 
 
 def test_noise_alone_correlates_together_but_not_apart():

@@ -9,7 +9,7 @@ import torch
 from helpers.known import SMALL, diagnosed, known_model, known_path, shipped_tokenizer, uniform
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada, tiny_llada_moe
 from maskwise.models.attention.ragged import Layout
-from maskwise.probes.answers.changed_attention import answer_logits
+from maskwise.probes.answers.changed_attention import answer_logits, row_groups
 from maskwise.probes.extra_tokens import ANSWER, BIASED, BOTH, OTHERS, WHOLE, changed
 from maskwise.probes.library.mechanism import INTERACTION, PROBE, ROWS, TWO, by_rows, metrics
 from maskwise.runs.diagnose import diagnose
@@ -89,6 +89,11 @@ def test_answers_do_not_depend_on_batch_composition(make):
     alone = torch.cat([answer_logits(model, [prompt]) for prompt in prompts])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(answer_logits(model, prompts[::-1]), together.flip(0), atol=1e-5, rtol=1e-5)
+
+
+def test_where_no_mask_stands_behind_the_second_no_key_is_biased():
+    ((_, _, bias),) = row_groups(changed(Prompt((5, 0, 0), 1, 6, 2), BIASED), 1)
+    assert torch.equal(bias, torch.zeros(3))
 
 
 def test_it_is_asked_in_full_and_by_name_only():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from maskwise.probes.select_tasks import LEAST_ROOM, MOST_ROOM, tasks_with_room
+from maskwise.probes.select_tasks import LEAST_ROOM, MOST_ROOM, NAME, tasks_with_room, with_room
 
 
 def answered(task, right, asked=20, masks=2):
@@ -19,6 +19,13 @@ def test_room_is_45_to_90_per_cent(right, room):
 def test_only_answers_with_the_fewest_masks_decide():
     asked = [answered("hard", 8), answered("fit", 12), answered("easy", 20), answered("hard", 12, masks=200)]
     assert tasks_with_room(pd.concat(asked)) == ["fit"]
+
+
+def test_the_main_number_of_relevant_examples_decides_on_the_first_screen():
+    room = [answered("a", 12).assign(relevant=10), answered("a", 20).assign(relevant=1)]  # 60 and 100 %: 80 in all
+    room += [answered("b", 20).assign(relevant=10), answered("b", 12).assign(relevant=1)]
+    asked = pd.concat(room)
+    assert {*with_room({NAME: asked, "mask-count": asked})["mask-count"].task} == {"a"}
 
 
 def mean_loss(selected_by: str, runs: int = 4000, questions: int = 12) -> tuple[float, float]:

@@ -128,7 +128,8 @@ def test_what_never_varies_has_a_bound_and_not_a_width_of_zero():
         assert found == pytest.approx((value, low, high))
     assert mean_interval(tasks_of(np.zeros(10))) == (0.0, None, None)  # of nats nothing is known
     assert mean_interval(tasks_of([1.0]), (-1, 1)) == (1.0, None, None)  # nor of one point
-    assert mean("", questions([1.0])[:0]).value is None
+    none = questions([1.0])[:0]
+    assert [(one.value, one.unit) for one in (mean("", none, ""), share("", none))] == [(None, ""), (None, "%")]
 
 
 def test_an_interval_stays_within_the_bounds():

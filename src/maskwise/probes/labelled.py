@@ -43,13 +43,12 @@ def label_prompt(
     more: int = 0,
     share: float = 0.0,
     place: Place = "right",
-) -> tuple[Prompt, str]:
+) -> Prompt:
     """`more` masks and a `share` of the text's length in masks come on top of the answer's own, at the end."""
     ids, gap = encode_label(asker.tokenizer, examples, test, place, asker.chat, labels.system)
     listed = labels.tokens if ids[gap.start] in labels.tokens else ()
     extra = more + round(share * (len(ids) - len(gap)))
-    prompt = gapped(ids, gap, asker.mask_id, labels.masks, extra, listed)
-    return prompt, asker.tokenizer.decode([prompt.answer_id])
+    return gapped(ids, gap, asker.mask_id, labels.masks, extra, listed)
 
 
 def given_data(setup: Setup, probe: Probe) -> Iterator[tuple[Dataset, Labels]]:

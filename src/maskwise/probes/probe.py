@@ -10,7 +10,7 @@ from maskwise.probes import select_tasks
 from maskwise.probes.questions import Questions
 from maskwise.records.record import FieldTypes, ProbeFields, RecordFields, struct_of
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import SCALE, SHARE, Estimate
+from maskwise.scoring.estimates import SCALE, SHARE, Estimate, of_relevant, relevant_numbers
 from maskwise.tasks.datasets import Dataset
 
 FIRST = "first model"  # among the other tables of a probe: its own of the first of several models
@@ -123,18 +123,3 @@ def resting_on(tasks: Sequence[str], probe: Probe, tables: Tables, found: Sequen
 def measured(probes: Iterable[Probe], tables: Tables) -> dict[str, list[Estimate]]:
     """The estimates of each probe that was asked, the first of them its finding."""
     return {probe.name: estimates(probe, tables) for probe in probes if len(tables.get(probe.name, ()))}
-
-
-def relevant_numbers(table: Table) -> list[int | None]:
-    """The numbers of relevant examples: the paper's 10 first, then the larger before the smaller."""
-    if "relevant" not in table:
-        return [None]
-    numbers = sorted((int(one) for one in table.relevant.dropna().unique()), key=lambda number: (number != 10, -number))
-    return [*numbers] or [None]
-
-
-def of_relevant(table: Table, number: int | None, is_main: bool) -> Table:
-    """The answers with so many relevant examples; the shots of mask-count, which have none, belong to the main one."""
-    if number is None or "relevant" not in table:
-        return table
-    return table[(table.relevant == number) | (is_main & table.relevant.isna())]

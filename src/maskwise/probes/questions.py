@@ -10,7 +10,7 @@ from maskwise.probes.setup import PAPER_RELEVANT, Answerer, Asker, Item, Setup, 
 from maskwise.records.record import Key, make_key
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import Episode, blocked, draw, draw_afresh, example_words, mixed
-from maskwise.tasks.prompts import Encoded, Place, Prompt, closed, encode_question, opened
+from maskwise.tasks.prompts import Encoded, Place, Prompt, encode_question, opened
 
 FEW_SHOT = {"relevant": Count}  # of the conditions of probes that show relevant examples
 POINTS_PER_UNIT = 96  # prepared, sorted by length and asked together; the three rules of a question stay together
@@ -120,24 +120,9 @@ def few_shot(
         yield from setup.few_shot[key]
 
 
-def ended(
-    asker: Asker,
-    encoded: Encoded,
-    masks: int | float,
-    fillers: int = 0,
-    filler_id: int | None = None,
-    format: str = "B",
-) -> Prompt:
-    """Format B ends the prompt with masks, of which the first is the answer; format A masks the answer alone.
-
-    A float is a share of the length; fillers stand behind the masks."""
-    ending = opened if format == "B" else closed
-    return ending(encoded, asker.mask_id, masks, [asker.filler_id if filler_id is None else filler_id] * fillers)
-
-
 def with_masks(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
     """The prompt of most probes: format B with the condition's masks."""
-    return ended(source.asker, source.encoded(point), condition["masks"])
+    return opened(source.encoded(point), source.asker.mask_id, condition["masks"])
 
 
 def units_of_questions(setup: Setup, asked: Iterable[tuple[str, Questions]]) -> list[Unit]:

@@ -13,6 +13,7 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.questions import Questions, few_shot, with_masks
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
+from maskwise.scoring.estimates import of_relevant, relevant_numbers
 from maskwise.support.randomness import seed_of
 
 NAME = "select-tasks"  # of its records, as of a probe
@@ -30,10 +31,13 @@ def ask(setup: Setup) -> Iterator[Questions]:
 
 
 def with_room(tables: Tables) -> Tables:
-    """The tables, of few-shot questions with the answers of tasks with room alone; all where nothing was selected."""
+    """The tables, of few-shot questions with the answers of tasks with room alone; all where nothing was selected.
+
+    Of several numbers of relevant examples the main one decides, which the first screen shows."""
     if NAME not in tables:
         return tables
-    tasks = tasks_with_room(tables[NAME])
+    asked = tables[NAME]
+    tasks = tasks_with_room(of_relevant(asked, relevant_numbers(asked)[0], is_main=True))
     return {name: table[table.task.isin(tasks)] if "relevant" in table else table for name, table in tables.items()}
 
 

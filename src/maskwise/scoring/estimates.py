@@ -7,13 +7,14 @@ negative.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from maskwise.records.table import Table
 from maskwise.scoring import intervals, scores
-from maskwise.scoring.intervals import Bounds, Interval, Strata
+from maskwise.scoring.intervals import Bounds, Interval, Strata, means_of, points_of, variances_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,7 @@ SCALE = {SHARE: 100, POINTS: 100}
 QUESTION = ["task", "point"]
 LEVEL = 0.05
 TOO_FEW = "too few answers"
+SHOWN = ("unit", "value", "low", "high", "n", "tasks_low", "tasks_high")  # of an estimate, in a row of a curve
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,21 @@ def of_questions(table: Table, by: Sequence[str], times: int, in_full: bool = Fa
     return (means[grouped.size() == times] if in_full else means).reset_index()
 
 
+def relevant_numbers(table: Table) -> list[int | None]:
+    """The numbers of relevant examples: the paper's 10 first, then the larger before the smaller."""
+    if "relevant" not in table:
+        return [None]
+    numbers = sorted((int(one) for one in table.relevant.dropna().unique()), key=lambda number: (number != 10, -number))
+    return [*numbers] or [None]
+
+
+def of_relevant(table: Table, number: int | None, is_main: bool) -> Table:
+    """The answers with so many relevant examples; the shots of mask-count, which have none, belong to the main one."""
+    if number is None or "relevant" not in table:
+        return table
+    return table[(table.relevant == number) | (is_main & table.relevant.isna())]
+
+
 def strata(questions: "pd.Series | Table") -> dict[str, np.ndarray]:
     """The values of each task."""
     return {str(task): own.to_numpy(dtype=float) for task, own in questions.groupby(level="task", observed=True)}
@@ -142,22 +159,21 @@ def strata(questions: "pd.Series | Table") -> dict[str, np.ndarray]:
 
 def share(name: str, column: "pd.Series", **more: Any) -> Estimate:
     """The share of questions that are right, mean over tasks."""
-    if column.empty:
-        return Estimate(name, None, why=TOO_FEW)
-    groups = strata(column)
-    moments = intervals.means_of(groups), intervals.points_of(groups), intervals.variances_of(groups)
-    return _estimate(name, intervals.share_interval(*moments), groups, SHARE, (0.0, 1.0), more)
+
+    def interval(own: Strata) -> intervals.Arrays:
+        return intervals.share_interval(*(each(own) for each in (means_of, points_of, variances_of)))
+
+    return _estimate(name, column, interval, SHARE, (0.0, 1.0), more)
 
 
 def change(name: str, after: "pd.Series", before: "pd.Series", level: float = LEVEL, **more: Any) -> Estimate:
     """After minus before, of right answers, over the questions that both have. level: less than .05 where several
     intervals are to hold together."""
-    both = (after - before).dropna()
-    if both.empty:
-        return Estimate(name, None, unit=POINTS, why=TOO_FEW)
-    groups = strata(both)
-    found = intervals.paired_share(groups, intervals.variances_of(groups), (level / 2, 1 - level / 2))
-    return _estimate(name, found, groups, POINTS, (-1.0, 1.0), more)
+
+    def interval(own: Strata) -> intervals.Arrays:
+        return intervals.paired_share(own, variances_of(own), (level / 2, 1 - level / 2))
+
+    return _estimate(name, (after - before).dropna(), interval, POINTS, (-1.0, 1.0), more)
 
 
 def mean(
@@ -169,12 +185,8 @@ def mean(
     **more: Any,
 ) -> Estimate:
     """The mean over tasks of one value a question; `bounds` are the least and the most it can be."""
-    column = column.dropna()
-    if column.empty:
-        return Estimate(name, None, unit=unit, why=TOO_FEW)
-    groups = strata(column)
-    found = intervals.mean_interval(groups, bounds, (level / 2, 1 - level / 2))
-    return _estimate(name, found, groups, unit, bounds, more)
+    interval = partial(intervals.mean_interval, bounds=bounds, tails=(level / 2, 1 - level / 2))
+    return _estimate(name, column.dropna(), interval, unit, bounds, more)
 
 
 def ratio(
@@ -209,17 +221,19 @@ def recovered(name: str, few: "pd.Series", most: "pd.Series", after: "pd.Series"
 
 def _estimate(
     name: str,
-    found: Interval | intervals.Arrays,
-    groups: Strata,
+    column: "pd.Series",
+    interval: Callable[[Strata], Interval | intervals.Arrays],
     unit: str,
     bounds: Bounds | None,
     more: Mapping[str, Any],
 ) -> Estimate:
-    value, low, high = (None if one is None else float(one) for one in found)
-    n = sum(map(len, groups.values()))
+    if column.empty:
+        return Estimate(name, None, unit=unit, why=TOO_FEW)
+    groups = strata(column)
+    value, low, high = (None if one is None else float(one) for one in interval(groups))
     tasks_low, tasks_high = intervals.over_tasks(groups, bounds)
     p = intervals.p_of_mean(groups, more.get("against") or 0.0, bounds)
-    one = Estimate(name, value, low, high, n, unit, p=p, tasks_low=tasks_low, tasks_high=tasks_high)
+    one = Estimate(name, value, low, high, len(column), unit, p=p, tasks_low=tasks_low, tasks_high=tasks_high)
     return replace(one, **more)
 
 
@@ -257,8 +271,7 @@ def curve(
             if here.empty:
                 continue
             one = share(column, here) if unit == SHARE else mean(column, here, unit)
-            row = condition | {"measure": column, "unit": unit, "value": one.value, "low": one.low, "high": one.high}
-            row |= {"n": one.n, "tasks_low": one.tasks_low, "tasks_high": one.tasks_high}
+            row = condition | {"measure": column} | {name: getattr(one, name) for name in SHOWN}
             if moved is not None and other != key and other in groups:
                 before = answers(groups[other][0], column).dropna()
                 paired = change(column, here, before) if unit == SHARE else mean(column, (here - before), unit)

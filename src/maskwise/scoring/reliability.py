@@ -36,11 +36,8 @@ class Predictions:
     @staticmethod
     def of(sure: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> "Predictions":
         """From the lists of each sequence."""
-        lengths = [len(listed) for listed in sure]
-        flat_sure, flat_right = (
-            np.array([value for listed in lists for value in listed], dtype=float) for lists in (sure, right)
-        )
-        return Predictions(np.repeat(np.arange(len(lengths)), lengths), flat_sure, flat_right, len(lengths))
+        sequence = np.repeat(np.arange(len(sure)), [*map(len, sure)])
+        return Predictions(sequence, np.concatenate([*sure, []]), np.concatenate([*right, []]), len(sure))
 
     def where(self, kept: np.ndarray) -> "Predictions":
         return Predictions(self.sequence[kept], self.sure[kept], self.right[kept], self.sequences)

@@ -43,7 +43,8 @@ def row_groups(prompt: ChangedPrompt, answer_row: int) -> Iterator[tuple[Tensor,
     is_answer = everything == answer_row
     cut = {ANSWER: is_answer, OTHERS: ~is_extra & ~is_answer, BOTH: ~is_extra}.get(prompt.attention)
     if cut is None:
-        yield everything, everything, is_extra * -math.log(len(prompt.extra)) if prompt.attention == BIASED else None
+        bias = is_extra * -math.log(max(1, len(prompt.extra)))
+        yield everything, everything, bias if prompt.attention == BIASED else None
     else:
         yield everything[cut], everything[~is_extra], None
         yield everything[~cut], everything, None

@@ -52,7 +52,7 @@ MEASURED = (  # by each part; True: a list
 )
 
 
-class Evidence(ProbeFields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class Evidence(ProbeFields, frozen=True, kw_only=True):
     """Of examples and the question, of kinds of tokens, or of those in each layer. Records of 0.2 hold more."""
 
     examples: list[float] | UnsetType = UNSET

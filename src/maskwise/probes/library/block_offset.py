@@ -19,13 +19,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, ended, few_shot
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SHARE, Estimate, change, curve, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
-from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.prompts import Prompt, opened
 
 NAME = "block-offset"
 TWO, TO_THE_END = "2 masks", "to the end"
@@ -40,7 +40,7 @@ def ask(setup: Setup, shares: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)) -
     asked = [{"after": one, "offset": at} for one in masks for at in places if at + masks[one](at) <= block]
 
     def prompt(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
-        return ended(setup.asker, source.encoded(point), masks[condition["after"]](condition["offset"]))
+        return opened(source.encoded(point), setup.asker.mask_id, masks[condition["after"]](condition["offset"]))
 
     for source in few_shot(setup):
         yield source.under(asked, prompt)
@@ -48,9 +48,10 @@ def ask(setup: Setup, shares: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)) -
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:
     right = wide(table, ["after", "offset"])
-    if right.empty:
+    places = [at for after, at in right if after == TWO]
+    if right.empty or not places or (TO_THE_END, places[0]) not in right:  # an unfinished run
         return []
-    first, last = (right[TWO].columns[end] for end in (0, -1))
+    first, last = places[0], places[-1]
     name = f"accuracy with {TWO} at place {{}} of the block, less at place {first}"
     moved = [change(name.format(last), right[TWO, last], right[TWO, first])] if last > first else []
     name = f"accuracy with masks to the end of the block less with {TWO}, at place {first}"

@@ -100,6 +100,8 @@ def by_speed(table: Table, others: Tables) -> Table:
     import pandas as pd
 
     drawn = curve(table[table.rule == "random"], ["puzzle", "speed"], {"correct": SHARE})
+    if drawn.empty:  # an unfinished run
+        return drawn
     drawn = drawn.assign(tokens=drawn.speed.map(SPEEDS))
     perfect = [
         {"puzzle": f"{name}, perfect", "tokens": tokens, "value": value, "low": None, "high": None}

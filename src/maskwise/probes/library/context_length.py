@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, ended, few_shot
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, mean, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
-from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.prompts import Prompt, opened
 
 NAME = "context-length"
 FEW, NO_MASKS = "2 masks", "no masks"
@@ -37,7 +37,7 @@ def ask(setup: Setup, distractors: tuple[int, ...] = (0, 10, 20, 30), mask_share
 
     def prompt(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
         encoded = source.encoded(point, distractors=condition["distractors"])
-        return ended(setup.asker, encoded, amounts[condition["masks"]])
+        return opened(encoded, setup.asker.mask_id, amounts[condition["masks"]])
 
     for source in few_shot(setup, [setup.settings.main_relevant]):
         yield source.under(asked, prompt)
@@ -47,19 +47,20 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     """The price of the masks with the most distractors, beyond that with the fewest: negative where it grows; then what
     the distractors cost."""
     right = wide(table, ["distractors", "masks"])
-    if right.empty or table.distractors.nunique() < 2:
-        return []
     few, most = table.distractors.min(), table.distractors.max()
+    if right.empty or few == most:
+        return []
+    asked = [masks for masks in table.masks.unique() if {(few, masks), (most, masks)} <= set(right)]
     costs = [
         change(
             f"change of accuracy with {most} distractors instead of {few}, {masks}",
             right[most, masks],
             right[few, masks],
         )
-        for masks in table.masks.unique()
+        for masks in asked
     ]
-    more = [masks for masks in table.masks.unique() if masks not in (FEW, NO_MASKS)]
-    if not more:
+    more = [masks for masks in asked if masks not in (FEW, NO_MASKS)]
+    if not more or FEW not in asked:
         return costs
     price = {n: right[n, more[0]] - right[n, FEW] for n in (few, most)}
     name = f"price of the masks with {most} distractors less that with {few}"

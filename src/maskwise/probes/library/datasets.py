@@ -53,7 +53,7 @@ def ask(
             setup.note(f"{data.name}: {len(tests)} questions of at most {longest} tokens, not {settings.questions}")
 
         def prompt(point: int, condition: Mapping[str, Any], examples=examples, tests=tests, labels=labels) -> Prompt:
-            return label_prompt(asker, examples, tests[point], labels, share=float(condition["share"]))[0]
+            return label_prompt(asker, examples, tests[point], labels, share=float(condition["share"]))
 
         yield Questions(Points(data.name, range(len(tests))), asked, prompt)
 

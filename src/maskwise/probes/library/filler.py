@@ -20,13 +20,13 @@ from maskwise.probes.blocks import visible_counts
 from maskwise.probes.library.mask_count import NAME as MASK_COUNT
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, ended, few_shot
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SHARE, Estimate, change, curve, share, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
-from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.prompts import Prompt, closed, opened
 from maskwise.tasks.prompts import filler_id as text_filler_id
 
 NAME = "filler"
@@ -42,17 +42,18 @@ def ask(
     mask_counts: tuple[int, ...] = (2, 5, 10, 20, 50, 100, 200),
     among: int | None = None,
 ) -> Iterator[Questions]:
-    closed = visible_counts(setup, NAME, filler_counts, other_tokens=CLOSED)
-    asked: list[dict[str, Any]] = [{"filler": setup.settings.filler, "fillers": n, "format": "A"} for n in closed]
+    filler, mask_id = setup.settings.filler, setup.asker.mask_id
+    counts = visible_counts(setup, NAME, filler_counts, other_tokens=CLOSED)
+    asked: list[dict[str, Any]] = [{"filler": filler, "fillers": n, "format": "A"} for n in counts]
     tokens = {kind: token for kind in after_two_masks if (token := filler_token(setup, kind)) is not None}
-    behind = [k - 2 for k in visible_counts(setup, NAME, mask_counts)] if tokens else []
+    behind = [max(0, k - 2) for k in visible_counts(setup, NAME, mask_counts)] if tokens else []
     asked += [{"filler": kind, "fillers": n, "format": "B"} for kind in tokens for n in behind]
 
     def prompt(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
         encoded, count = source.encoded(point, distractors=among), condition["fillers"]
         if condition["format"] == "A":
-            return ended(setup.asker, encoded, 1, count, format="A")
-        return ended(setup.asker, encoded, 2, count, tokens[condition["filler"]])
+            return closed(encoded, mask_id, 1, [setup.asker.filler_id] * count)
+        return opened(encoded, mask_id, 2, [tokens[condition["filler"]]] * count)
 
     for source in few_shot(setup, [setup.settings.main_relevant]):
         yield source.under(asked, prompt)
@@ -92,9 +93,10 @@ def by_fillers(table: Table, others: Tables) -> Table:
     listed = curve(table, ["filler", "fillers", "format"], {"correct": SHARE}, {"fillers": 0})
     listed["tokens"] = listed.fillers + 2 * (listed.format == "B")
     listed["series"] = listed.format.map({"A": "", "B": "2 masks, then "}) + listed.filler.astype(str).map(in_words)
-    if MASK_COUNT not in others:
+    masks = few_shots(others[MASK_COUNT]) if MASK_COUNT in others else ()
+    if not len(masks):
         return listed
-    drawn = curve(few_shots(others[MASK_COUNT]), ["masks"], {"correct": SHARE}, {"masks": 2})
+    drawn = curve(masks, ["masks"], {"correct": SHARE}, {"masks": 2})
     return pd.concat([drawn.assign(tokens=drawn.masks, series="masks"), listed])
 
 

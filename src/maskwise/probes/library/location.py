@@ -24,14 +24,14 @@ from typing import Any
 
 from maskwise.probes.blocks import sees_past_the_question, visible_counts
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, ended, few_shot
+from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
 from maskwise.scoring.scores import share_of_skill
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
-from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.prompts import Prompt, closed, opened
 
 NAME, LAST = "location", "right"
 PLACES = {"left": "first", "middle": "in the middle", LAST: "last"}  # of the question
@@ -57,8 +57,8 @@ def ask(
 
 
 def prompt_of(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:
-    encoded, masks = source.encoded(point, condition["location"], place=condition["question"]), condition["masks"]
-    return ended(source.asker, encoded, masks) if masks else ended(source.asker, encoded, 1, format="A")
+    encoded, mask_id = source.encoded(point, condition["location"], place=condition["question"]), source.asker.mask_id
+    return opened(encoded, mask_id, condition["masks"]) if condition["masks"] else closed(encoded, mask_id)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

@@ -27,7 +27,7 @@ from maskwise.probes import select_tasks
 from maskwise.probes.blocks import visible_counts
 from maskwise.probes.labelled import Labels, data_examples, given_data, label_prompt, labels_of, tests_that_fit
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FewShot, Points, Questions, ended, few_shot
+from maskwise.probes.questions import FewShot, Points, Questions, few_shot
 from maskwise.probes.setup import Asker, Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, ratio, share, wide
@@ -38,7 +38,7 @@ from maskwise.tasks.datasets import READERS, has_labels
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.labelled_exercises import Labelled
 from maskwise.tasks.point_clouds import LABELS, SHAPES, arranged, draw_cloud, exercise
-from maskwise.tasks.prompts import Prompt
+from maskwise.tasks.prompts import Prompt, opened
 
 NAME = "mask-count"
 BASELINE, SOME = 2, 20  # masks; by 20 the paper's Dream has lost what it loses
@@ -59,7 +59,7 @@ def ask(
     asked = [{"masks": k} for k in visible_counts(setup, NAME, mask_counts)]
 
     def prompt(source: FewShot, point: int, condition: Condition) -> Prompt:
-        return ended(setup.asker, source.encoded(point, distractors=among), condition["masks"])
+        return opened(source.encoded(point, distractors=among), setup.asker.mask_id, condition["masks"])
 
     for source in few_shot(setup):
         yield source.under(asked, prompt)
@@ -77,7 +77,7 @@ def ask(
 
 
 def examples_alone(source: FewShot, point: int, condition: Condition) -> Prompt:
-    return ended(source.asker, source.encoded(point), 1 + condition["extra"])
+    return opened(source.encoded(point), source.asker.mask_id, 1 + condition["extra"])
 
 
 def label_prompt_of(
@@ -85,7 +85,7 @@ def label_prompt_of(
 ) -> Prompt:
     """The answer's own masks hide its closing bracket too, which is the first of the extra ones."""
     shown = examples(condition["shots"], point)
-    return label_prompt(asker, shown, tests[point], labels, more=condition["extra"] - 1)[0]
+    return label_prompt(asker, shown, tests[point], labels, more=condition["extra"] - 1)
 
 
 def clouds_of(setup: Setup, most: int, several: int) -> Iterator[LabelledTask]:
@@ -195,7 +195,7 @@ def by_task(table: Table, others: Tables) -> Table:
     gain, gain_apart = (right(own, many, one) - right(own, few, one) for own in (asked, even))
     lost, change_apart = (right(own, many, most) - right(own, many, one) for own in (asked, odd))
     columns = {"gain": gain, "value": lost, "gain_apart": gain_apart, "change_apart": change_apart}
-    found = pd.DataFrame(columns | {"n": asked.groupby("task", observed=True).size()}).dropna()
+    found = pd.DataFrame(columns | {"n": asked.groupby("task", observed=True).point.nunique()}).dropna()
     return found.rename_axis("task").reset_index().assign(low=None, high=None)
 
 

@@ -77,7 +77,7 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     base = ONE_STEP if first is table else f"{ONE_STEP} of the first model"
     few, most = int(table.masks.min()), int(table.masks.max())
     found: list[Estimate] = []
-    for way in WAYS if few < most and {few, most} <= set(before[ONE_STEP]) else ():
+    for way in WAYS if few < most and {(ONE_STEP, few), (ONE_STEP, most)} <= set(before) else ():
         if (way, most) in right and (way != ONE_STEP or first is not table):
             ends = {"few": before[ONE_STEP, few], "most": before[ONE_STEP, most], "after": right[way, most]}
             found += [

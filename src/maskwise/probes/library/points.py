@@ -69,7 +69,7 @@ def cloud_prompt(
     asker: Asker, cloud: Cloud, labels: Labels, point: int, order: Any, question: Any, examples: int, share: float
 ) -> Prompt:
     shown, test = arranged(cloud, point, order, examples), exercise(cloud.tests[point], cloud.test_labels[point])
-    return label_prompt(asker, shown, test, labels, share=share, place=question)[0]
+    return label_prompt(asker, shown, test, labels, share=share, place=question)
 
 
 def fits(asker: Asker, clouds: Sequence[Cloud], labels: Labels, size: tuple[int, float], place: str, room: int) -> bool:

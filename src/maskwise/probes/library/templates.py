@@ -156,7 +156,7 @@ def effects(table: Table, answer: str = LETTER) -> dict[str, Table]:
         named = [(examples, which(own.masks)) for examples, which in sides]
         if len(each) and len({*named}) == len(named) and {*named} <= {*each.columns.droplevel("template")}:
             after, *before = (each[one] for one in named)
-            found[effect] = after - before[0] if before else after
+            found[effect] = (after - before[0]).dropna(axis=1) if before else after
     return found
 
 
@@ -195,7 +195,7 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     if not able:
         why = "the model is not shown to answer under any template"
         return [Estimate(f"{MASKS}, under a new template", None, unit=POINTS, why=why), count]
-    found = effects(table).items()
+    found = {effect: values for effect, values in effects(table).items() if {*able} <= {*values}}.items()
     if len(able) == 1:
         return [*(under(effect, able[0], values) for effect, values in found), count]
     return [*(over(effect, values[able]) for effect, values in found), count]
@@ -213,7 +213,7 @@ def by_template(table: Table, others: Tables) -> Table:
                 series = can if answer == LETTER else "another task"
                 one = under(effect, template, values)
                 rows.append({"effect": effect, "template": template, "series": series, **one.row})
-            if answer == LETTER and len(able) > 1:
+            if answer == LETTER and len(able) > 1 and {*able} <= {*values}:
                 one = over(effect, values[able])
                 rows.append({"effect": effect, "template": "a new one", "series": "a new template", **one.row})
     return pd.DataFrame(rows).drop(columns="name", errors="ignore")

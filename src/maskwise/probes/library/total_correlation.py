@@ -27,11 +27,11 @@ from maskwise.probes.setup import Setup
 from maskwise.probes.text import QUICK_GAP, TASK, gap_pieces, with_gap
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, Estimate, answers, curve, mean
+from maskwise.scoring.verdicts import COUPLED
 from maskwise.support.typed import Count
 from maskwise.tasks.prompts import Prompt
 
 NAME = "total-correlation"
-COUPLED = 0.05  # nats
 
 
 def ask(
