@@ -8,19 +8,22 @@ from typing import Any
 import jinja2
 
 from maskwise.records.sample import SampledPrompt
+from maskwise.report.chart import minus
 
 LONG_RUN = 4  # equal tokens in a row that are counted
 HERE = Path(__file__).parent
 
 
 def environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters["minus"] = minus
+    return found
 
 
 def prompt_view(prompt: SampledPrompt, label: str) -> dict[str, Any]:

@@ -85,8 +85,8 @@ class Section:
         name = next(iter(firsts.values())).name
         return chart.minus(f"{name}: " + "; ".join(f"{label} {one.short}" for label, one in firsts.items()))
 
-    def view(self, prefix: str) -> dict[str, Any]:
-        """What section.html.jinja shows. prefix: of the ids in its drawings."""
+    def view(self, prefix: str, stated: Mapping[str, Mapping[tuple[str, str], Any]]) -> dict[str, Any]:
+        """What section.html.jinja shows. prefix: of the ids in its drawings. stated: of each model (screen.py)."""
         heading, *text = self.probe.paragraphs
         name, _, question = heading.partition(": ")
         figures = []
@@ -105,7 +105,10 @@ class Section:
             "question": question[:1].upper() + question[1:] or name,
             "finding": self.finding,
             "text": [(part.startswith(" "), cleandoc(part)) for part in text],
-            "estimates": {label: [chart.minus(str(one)) for one in found] for label, found in self.estimates.items()},
+            "estimates": {
+                label: [(one, stated.get(label, {}).get((self.probe.name, one.name), "")) for one in found]
+                for label, found in self.estimates.items()
+            },
             "figures": figures,
             "advice": self.advice,
         }
@@ -119,10 +122,10 @@ def rows_of(figure: Figure, table: Table) -> tuple[list[str], list[list[str]]]:
     """A figure's table in words: (heads, rows). Page and terminal show the same."""
     keys = [c for c in dict.fromkeys(("model", figure.panel, figure.series, figure.x)) if c is not None and c in table]
     heads = {figure.x: figure.label or figure.x}
-    columns = {heads.get(c, c): [text_of(one) for one in table[c]] for c in keys}
+    columns = {heads.get(c, c): [text_of(one, c) for one in table[c]] for c in keys}
     measures = list(table["measure"]) if "measure" in table and "measure" not in keys else []
     if len(set(measures)) > 1:
-        columns["measure"] = [text_of(one) for one in measures]
+        columns["measure"] = [text_of(one, "measure") for one in measures]
     units = table["unit"] if "unit" in table else [figure.unit] * len(table)
     columns[figure.y or "value"] = [
         _interval(*one) for one in zip(*_ends(table, "value", "low", "high"), units, strict=True)
