@@ -193,7 +193,7 @@ def _axes(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], titl
         axis.set_yticks(range(len(places)), [textwrap.fill(text_of(one), 22) for one in places])
         axis.set_ylim(len(places) - 0.5, -0.5)
         axis.set(xlabel=figure.y)
-        axis.locator_params(axis="x", nbins=5)
+        axis.locator_params(axis="x", nbins=4 if unit in (SHARE, POINTS) else 3)
         return
     if figure.kind == "diagonal":
         axis.axline((0, 0), (1, 1), color=SOFT, linestyle=":", linewidth=1)
@@ -215,13 +215,15 @@ def _names_at_the_ends(axis: "Axes", figure: Figure, table: Table) -> None:
     """The name of each line beside its last value, at least a line's height apart."""
     last = table.sort_values(figure.x, kind="stable").groupby("_name", sort=False).tail(1).sort_values("value")
     low, high = axis.get_ylim()
-    least, before = 0.07 * (high - low), -np.inf
+    line, end = 0.07 * (high - low), -np.inf
     for name, colour, value in zip(last["_name"], last["_colour"], last["value"], strict=True):
         text = textwrap.fill(name, 24)
-        before = max(float(value), before + least * (1 + text.count("\n")))
+        half = line * (1 + text.count("\n")) / 2
+        middle = max(float(value), end + half)
+        end = middle + half
         axis.annotate(
             text,
-            (1.01, before),
+            (1.01, middle),
             xycoords=axis.get_yaxis_transform(),
             va="center",
             color=COLOURS[int(colour) % 7],

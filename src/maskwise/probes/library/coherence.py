@@ -102,7 +102,7 @@ def by_speed(table: Table, others: Tables) -> Table:
     drawn = curve(table[table.rule == "random"], ["puzzle", "speed"], {"correct": SHARE})
     drawn = drawn.assign(tokens=drawn.speed.map(SPEEDS))
     perfect = [
-        {"puzzle": f"{name}, perfect", "tokens": tokens, "value": value, "low": None, "high": None}
+        {"puzzle": f"{name}, perfect", "tokens": tokens, "value": value, "low": None, "high": None, "unit": SHARE}
         for name, values in PERFECT.items()
         for tokens, value in zip(SPEEDS.values(), values, strict=True)
     ]
