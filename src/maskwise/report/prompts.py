@@ -22,25 +22,8 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["minus"] = minus
+    found.filters |= {"minus": minus, "pieces": pieces_of}
     return found
-
-
-def prompt_view(prompt: SampledPrompt, label: str) -> dict[str, Any]:
-    return {
-        "label": label,
-        "condition": ", ".join(f"{name} {value}" for name, value in prompt.condition.items()),
-        "task": prompt.task,
-        "point": prompt.point,
-        "correct": prompt.correct,
-        "answer": prompt.answer,
-        "pieces": list(pieces_of(prompt)),
-        "top": [(text, p, text == prompt.answer) for text, p in prompt.top],
-        "probability": prompt.probability,
-        "tokens": len(prompt.tokens),
-        "from_end": 2 * prompt.row > len(prompt.tokens),
-        "attributed": bool(prompt.attribution),
-    }
 
 
 def pieces_of(prompt: SampledPrompt) -> Iterator[dict[str, Any]]:

@@ -130,15 +130,6 @@ class Screen:
         return rule.verdicts(*given, self.together and self.together[0], others)
 
     @property
-    def curves(self) -> dict[str, list[tuple[int, Estimate]]]:
-        """The change from the baseline at each number of masks that was asked, and of full stops."""
-        own = {name: self.rows[key] for name, key in (("masks", "masks"), ("full stops", "stops")) if key in self.rows}
-        return {
-            name: [(k, row.between(row.shown[0], k)) for k in row.right if k > row.shown[0]]
-            for name, row in own.items()
-        }
-
-    @property
     def tasks(self) -> int:
         return len(set(self.rows[self.lead].by_question.index.get_level_values("task")))
 

@@ -93,25 +93,19 @@ def _changes(screen: Screen) -> Table:
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    for series, changes in screen.curves.items():
-        rows.append({"series": series, "masks": 2 if series == "masks" else 0, "value": 0.0, "low": 0.0, "high": 0.0})
-        for count, one in changes:
-            said = screen.stated.get((PROBE_OF["masks" if series == "masks" else "stops"], one.name))
-            rows.append({"series": series, "masks": count, "published": said and said.published, **_interval(one)})
+    for key, series in (("masks", "masks"), ("stops", "full stops")):
+        if key in screen.rows:
+            row = screen.rows[key]
+            for count in (count for count in row.right if count >= row.shown[0]):
+                one = row.between(row.shown[0], count)
+                ends = [0.0] * 3 if count == row.shown[0] else [one.value, one.low, one.high]
+                said = screen.stated.get((PROBE_OF[key], one.name))
+                rows.append({"series": series, "masks": count, "published": said and said.published})
+                rows[-1] |= zip(("value", "low", "high"), ends, strict=True)
     return pd.DataFrame(rows)
 
 
 def _ends(screen: Screen) -> Table:
     import pandas as pd
 
-    levels = screen.rows["distance"].levels
-    return pd.DataFrame(
-        [
-            {"where": f"example {at}", "tasks_low": e.tasks_low, "tasks_high": e.tasks_high, **_interval(e)}
-            for at, e in levels
-        ]
-    )
-
-
-def _interval(one: Estimate) -> dict[str, Any]:
-    return {"value": one.value, "low": one.low, "high": one.high}
+    return pd.DataFrame([{"where": f"example {at}"} | one.row for at, one in screen.rows["distance"].levels])

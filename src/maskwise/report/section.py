@@ -81,9 +81,9 @@ class Section:
         """The first estimate, of each model."""
         firsts = {label: found[0] for label, found in self.estimates.items() if found}
         if len(firsts) < 2:
-            return chart.minus("".join(map(str, firsts.values())))
+            return "".join(map(str, firsts.values()))
         name = next(iter(firsts.values())).name
-        return chart.minus(f"{name}: " + "; ".join(f"{label} {one.short}" for label, one in firsts.items()))
+        return f"{name}: " + "; ".join(f"{label} {one.short}" for label, one in firsts.items())
 
     def view(self, prefix: str, stated: Mapping[str, Mapping[tuple[str, str], Any]]) -> dict[str, Any]:
         """What section.html.jinja shows. prefix: of the ids in its drawings. stated: of each model (screen.py)."""
@@ -96,9 +96,7 @@ class Section:
                 chart.inline(drawn, f"{prefix}{number}{size}", title or question)
                 for drawn, size in zip(both, "wn", strict=True)
             )
-            figures.append(
-                {"title": title, "wide": wide, "narrow": narrow, "table": _with_minus(*rows_of(figure, table))}
-            )
+            figures.append({"title": title, "wide": wide, "narrow": narrow, "table": rows_of(figure, table)})
         return {
             "name": self.probe.name,
             "title": name,
@@ -112,10 +110,6 @@ class Section:
             "figures": figures,
             "advice": self.advice,
         }
-
-
-def _with_minus(heads: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    return heads, [list(map(chart.minus, row)) for row in rows]
 
 
 def rows_of(figure: Figure, table: Table) -> tuple[list[str], list[list[str]]]:
