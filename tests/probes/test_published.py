@@ -18,6 +18,7 @@ from maskwise.probes import PROBES
 from maskwise.probes.probe import measured
 from maskwise.probes.published import published
 from maskwise.probes.select_tasks import NAME as SELECT_TASKS
+from maskwise.report.chart import minus
 from maskwise.report.result import result_of
 from maskwise.runs.asked import tokenizer_of
 from maskwise.runs.diagnose import diagnose
@@ -169,7 +170,9 @@ def test_a_run_of_a_model_of_the_paper_holds_its_values_and_predictions(checkpoi
     stated = {key: one["published"] for key, one in told.items() if one.get("published") is not None}
     assert len(stated) == 9 and stated["steps", "degradation in 2 steps"] == 0.197
     assert told["mask-count", "change of accuracy with 200 masks instead of 2"]["predicted"] == [-0.33, -0.13]
-    assert run.screen.stated["change of accuracy with 200 masks instead of 2"] == -0.23
+    own = run.screen.stated["mask-count", "change of accuracy with 200 masks instead of 2"]
+    assert own.published == -0.23 and str(own).startswith("published -23.0; predicted -33.0 to -13.0: ")
+    assert str(own) in str(run) and minus(str(own)) in run.report(checkpoint.parent / "page").read_text()
     for words in ("unfamiliar-1", "unfamiliar-2"):
         found = result_of(small_run(checkpoint, words, probes=("mask-count", SELECT_TASKS)))["estimates"]
         predicted = {(one["probe"], one["name"]) for one in found if one.get("predicted")}

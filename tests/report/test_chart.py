@@ -88,7 +88,7 @@ def test_a_section_has_each_number_of_examples_and_each_model():
         ("(10 relevant)", ["a", "b"]),
         ("(1 relevant)", ["a"]),
     ]
-    view = found.view("s")
+    view = found.view("s", {})
     assert view["text"] == [(True, "R Q _"), (False, "Text.")] and view["advice"] == {"a": "Do.", "b": "Do."}
     assert (view["name"], view["title"], view["question"]) == ("known", "Known", "Is it?")
     assert len(view["figures"]) == 2

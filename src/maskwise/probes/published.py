@@ -15,6 +15,17 @@ class Published(NamedTuple):
     published: float | None
     predicted: list[float] | None  # lowest, highest
 
+    def __str__(self) -> str:
+        """`published -23.0; predicted -33.0 to -13.0: inside`"""
+        one, said = self.measured, []
+        if self.published is not None:
+            said.append(f"published {one.text(self.published)}")
+        if self.predicted and one.value is not None:
+            low, high = self.predicted
+            where = "inside" if low <= one.value <= high else "outside"
+            said.append(f"predicted {one.text(low)} to {one.text(high)}: {where}")
+        return "; ".join(said)
+
 
 def published(manifest: Manifest, measured: Mapping[str, Sequence[Estimate]]) -> Iterator[Published]:
     """Of runs with --paper in the paper's prompt format: Instruct models through the chat template, Base without."""

@@ -103,7 +103,7 @@ def draw(figure: Figure, table: Table, narrow: bool = False, width: float = WIDE
             line = own[own["_name"] == name]
             if len(line):
                 _line(axis, figure, line, places, 0.7 * (turn - (len(names) - 1) / 2) / len(names))
-        _axes(axis, figure, own, places, "" if panel is None else text_of(panel))
+        _axes(axis, figure, own, places, "" if panel is None else text_of(panel, figure.panel))
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     if legend and figure.kind == "line" and columns == 1 and not narrow and len(legend) < 7:
@@ -119,7 +119,7 @@ def draw(figure: Figure, table: Table, narrow: bool = False, width: float = WIDE
 def named(figure: Figure, table: Table) -> Table:
     """With each line's name and look: of several models the colour is the model, the dash the series."""
     columns = [c for c in ("model", figure.series) if c is not None and c in table]
-    parts = [table[c].map(text_of) for c in columns]
+    parts = [table[c].map(lambda one, c=c: text_of(one, c) + f" {c}" * (not isinstance(one, str))) for c in columns]
     looks = [part.map({name: number for number, name in enumerate(dict.fromkeys(part))}) for part in parts]
     if len(parts) == 1:
         looks[0] = looks[0].where(parts[0] != CONTROL, 6)
@@ -151,8 +151,8 @@ def _line(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], shif
     colour = look["color"]
     if places:
         y = np.array([places.index(one) for one in rows[figure.x]]) + shift
-        axis.hlines(y, ends["tasks_low"], ends["tasks_high"], color=colour, linewidth=0.9)
-        axis.hlines(y, ends["low"], ends["high"], color=colour, linewidth=3.4, alpha=0.45)
+        axis.hlines(y, ends["low"], ends["high"], color=colour, linewidth=7, alpha=0.35)
+        axis.hlines(y, ends["tasks_low"], ends["tasks_high"], color=colour, linewidth=1)
         axis.plot(ends["value"], y, linestyle="none", **look)
         return
     order = np.argsort(x := _numbers(rows, figure.x), kind="stable")
@@ -193,9 +193,11 @@ def _axes(axis: "Axes", figure: Figure, rows: Table, places: Sequence[Any], titl
         axis.set_yticks(range(len(places)), [textwrap.fill(text_of(one), 22) for one in places])
         axis.set_ylim(len(places) - 0.5, -0.5)
         axis.set(xlabel=figure.y)
+        axis.locator_params(axis="x", nbins=4 if unit in (SHARE, POINTS) else 3)
         return
     if figure.kind == "diagonal":
         axis.axline((0, 0), (1, 1), color=SOFT, linestyle=":", linewidth=1)
+    if figure.kind in ("diagonal", "scatter"):
         axis.xaxis.set_major_formatter(lambda v, _: f"{100 * v:.3g} %")
     elif figure.log:
         axis.set_xscale("symlog", linthresh=2, linscale=0.35)
@@ -213,12 +215,15 @@ def _names_at_the_ends(axis: "Axes", figure: Figure, table: Table) -> None:
     """The name of each line beside its last value, at least a line's height apart."""
     last = table.sort_values(figure.x, kind="stable").groupby("_name", sort=False).tail(1).sort_values("value")
     low, high = axis.get_ylim()
-    least, before = 0.07 * (high - low), -np.inf
+    line, end = 0.07 * (high - low), -np.inf
     for name, colour, value in zip(last["_name"], last["_colour"], last["value"], strict=True):
-        before = max(float(value), before + least)
+        text = textwrap.fill(name, 24)
+        half = line * (1 + text.count("\n")) / 2
+        middle = max(float(value), end + half)
+        end = middle + half
         axis.annotate(
-            textwrap.fill(name, 24),
-            (1.01, before),
+            text,
+            (1.01, middle),
             xycoords=axis.get_yaxis_transform(),
             va="center",
             color=COLOURS[int(colour) % 7],
@@ -236,9 +241,9 @@ def minus(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=[.\d])", "−", text)
 
 
-def text_of(value: Any) -> str:
-    """A name or a number on one line, without control characters; columns of tables in words."""
-    value = WORDS.get(value, value) if isinstance(value, str) else value
+def text_of(value: Any, column: str | None = None) -> str:
+    """A name or a number of a column on one line, without control characters; measures in words."""
+    value = WORDS.get(value, value) if column == "measure" else value
     if isinstance(value, float | np.floating):
         return f"{value:g}"
     return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())

@@ -4,11 +4,11 @@ from typing import Any
 
 from maskwise.probes.library.own_task import DECODED, NAME, ONE_PASS, own_table
 from maskwise.records.table import Tables
-from maskwise.scoring.estimates import POINTS, SCALE, SHARE, in_unit
+from maskwise.scoring.estimates import POINTS, SHARE, in_unit
 from maskwise.tasks.checkable import EMBEDDED
 
 ASKED = {ONE_PASS: "first token, {} more masks", DECODED: "decoded, canvas of {}"}
-SAID = {"nats": "{:.2f} nats", "length": "{:.0f} tokens", "empty": "{:.1f} % empty", "cut": "{:.1f} % cut"}
+SAID = {"nats": "{} nats", "length": "{} tokens", "empty": "{} % empty", "cut": "{} % cut"}
 
 
 def own_view(tables: Tables) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def own_view(tables: Tables) -> dict[str, Any]:
         how, masks, measure, value = (one[name] for name in ("how", "masks", "measure", "value"))
         row = rows.setdefault((how == DECODED, masks), {"asked": ASKED[how].format(masks or "no"), "said": ""})
         if measure in SAID:
-            row["said"] += f"{', ' if row['said'] else ''}{SAID[measure].format(SCALE.get(one['unit'], 1) * value)}"
+            row["said"] += f"{', ' if row['said'] else ''}{SAID[measure].format(in_unit(value, one['unit']))}"
             continue
         ends = [one.get(end) for end in ("change", "change_low", "change_high")]
         row["right"] = f"{in_unit(value, SHARE)} %"

@@ -6,9 +6,8 @@ the run was made. All English stands in page.html.jinja and in the docstrings of
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ from markupsafe import Markup, escape
 
 from maskwise.probes import PROBES
 from maskwise.records.folder import RunOnDisk
-from maskwise.records.sample import SampledPrompt, read_sample
-from maskwise.report import chart
-from maskwise.report.prompts import environment, prompt_view
+from maskwise.records.sample import read_sample
+from maskwise.report.prompts import environment
 from maskwise.report.screen import screen_of
 from maskwise.report.screen_view import screen_view
 from maskwise.report.section import Section, sections
@@ -70,9 +68,10 @@ def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dic
             title=", ".join(labels),
             models=screens,
             first=screen_view(screens),
-            rows=list(map(row_view, rows)),
-            sections=[one.view(f"s{number}-") for number, one in enumerate(shown)],
-            prompts={section.probe.name: prompts_of(section.probe.name, prompts) for section in shown},
+            rows=rows,
+            sections=[one.view(f"s{n}-", {own.label: own.stated for own in screens}) for n, one in enumerate(shown)],
+            prompts=[(label, one) for label, listed in prompts.items() for one in listed],
+            most_prompts=MOST_PROMPTS,
             differing=differing_settings(runs),
             settings=settings_table(labels, runs),
             commands=[one for one in dict.fromkeys(run.manifest.command for run in runs) if isinstance(one, str)],
@@ -150,12 +149,6 @@ def last_part(name: str) -> str:
 # What the template shows
 
 
-def row_view(row: Any) -> dict[str, Any]:
-    changes = zip_longest((one.short for one in row.changes), map(str, row.verdicts), fillvalue="")
-    cells = {"own": [one.short for one in row.own], "changes": [" ".join(one).rstrip() for one in changes]}
-    return {"name": row.name} | {key: list(map(chart.minus, own)) for key, own in cells.items()}
-
-
 def differing_settings(runs: Sequence[RunOnDisk]) -> list[str]:
     """The settings that are not the same in all runs; not the list of probes: one left out draws no curve."""
     first, *others = [run.manifest.settings for run in runs]
@@ -168,11 +161,3 @@ def settings_table(labels: Sequence[str], runs: Sequence[RunOnDisk]) -> list[tup
     parts = [{**run.manifest.settings.to_dict(), **run.manifest.versions} for run in runs]
     names = dict.fromkeys(name for part in parts for name in part)
     return [(name.replace("_", " "), [str(part.get(name, "")) for part in parts]) for name in names]
-
-
-# Prompts
-
-
-def prompts_of(probe: str, by_label: Mapping[str, Sequence[SampledPrompt]]) -> list[dict[str, Any]]:
-    found = [(label, one) for label, listed in by_label.items() for one in listed if one.probe == probe]
-    return [prompt_view(one, label if len(by_label) > 1 else "") for label, one in found[:MOST_PROMPTS]]

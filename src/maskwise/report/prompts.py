@@ -8,36 +8,22 @@ from typing import Any
 import jinja2
 
 from maskwise.records.sample import SampledPrompt
+from maskwise.report.chart import minus
 
 LONG_RUN = 4  # equal tokens in a row that are counted
 HERE = Path(__file__).parent
 
 
 def environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def prompt_view(prompt: SampledPrompt, label: str) -> dict[str, Any]:
-    return {
-        "label": label,
-        "condition": ", ".join(f"{name} {value}" for name, value in prompt.condition.items()),
-        "task": prompt.task,
-        "point": prompt.point,
-        "correct": prompt.correct,
-        "answer": prompt.answer,
-        "pieces": list(pieces_of(prompt)),
-        "top": [(text, p, text == prompt.answer) for text, p in prompt.top],
-        "probability": prompt.probability,
-        "tokens": len(prompt.tokens),
-        "from_end": 2 * prompt.row > len(prompt.tokens),
-        "attributed": bool(prompt.attribution),
-    }
+    found.filters |= {"minus": minus, "pieces": pieces_of}
+    return found
 
 
 def pieces_of(prompt: SampledPrompt) -> Iterator[dict[str, Any]]:

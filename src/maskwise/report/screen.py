@@ -16,7 +16,7 @@ from maskwise.probes.library.contrast import BY
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.library.own_task import NAME as OWN_TASK
 from maskwise.probes.probe import measured, of_relevant, relevant_numbers
-from maskwise.probes.published import published
+from maskwise.probes.published import Published, published
 from maskwise.records.folder import RunOnDisk
 from maskwise.records.manifest import Manifest
 from maskwise.records.sample import SampledPrompt, read_sample
@@ -76,14 +76,14 @@ class Row:
 class Screen:
     """The first screen of one model. claims: the first estimate of each other probe that makes a claim.
 
-    stated: what the paper states of this model and protocol, by the name of the estimate."""
+    stated: what the paper states of this model and protocol, by probe and name of the estimate."""
 
     label: str
     manifest: Manifest
     tables: Tables
     claims: Mapping[str, Estimate]
     prompts: Sequence[SampledPrompt] = ()
-    stated: Mapping[str, float] = field(default_factory=dict)
+    stated: Mapping[tuple[str, str], Published] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> dict[str, Row]:
@@ -130,15 +130,6 @@ class Screen:
         return rule.verdicts(*given, self.together and self.together[0], others)
 
     @property
-    def curves(self) -> dict[str, list[tuple[int, Estimate]]]:
-        """The change from the baseline at each number of masks that was asked, and of full stops."""
-        own = {name: self.rows[key] for name, key in (("masks", "masks"), ("full stops", "stops")) if key in self.rows}
-        return {
-            name: [(k, row.between(row.shown[0], k)) for k in row.right if k > row.shown[0]]
-            for name, row in own.items()
-        }
-
-    @property
     def tasks(self) -> int:
         return len(set(self.rows[self.lead].by_question.index.get_level_values("task")))
 
@@ -159,16 +150,26 @@ class Screen:
 
     @property
     def example(self) -> list[SampledPrompt]:
-        """One question at both ends of the lead: one whose answer becomes wrong, or else the first."""
+        """One question at both ends of the lead: of a loss one whose answer becomes wrong, else one that stays right.
+
+        None of a model that guesses."""
         by_question: dict[Any, list[SampledPrompt]] = {}
         for prompt in self.prompts:
-            if prompt.probe == PROBE_OF.get(self.lead):
-                by_question.setdefault((prompt.task, prompt.point), []).append(prompt)
-        pairs = [pair for pair in by_question.values() if len(pair) > 1]
-        pairs = [[pair[0], pair[-1]] for pair in (sorted(pair, key=_along) for pair in pairs)]
-        flips = [pair for pair in pairs if pair[0].correct and not pair[1].correct]
-        moved = [pair for pair in pairs if pair[0].correct != pair[1].correct]
-        return next(iter(flips + moved + pairs), [])
+            if prompt.probe == PROBE_OF.get(self.lead) and "shots" not in prompt.condition:
+                by_question.setdefault((prompt.task, prompt.point, prompt.condition.get("relevant")), []).append(prompt)
+        pairs = [sorted(pair, key=_along) for pair in by_question.values() if len(pair) > 1]
+        if not pairs or self.verdicts[self.lead].why == GUESSING:
+            return []
+        stays = self.verdicts[self.lead].word != LOSS
+        best = max(pairs, key=lambda pair: (pair[-1].correct == (pair[0].correct == stays), pair[0].correct))
+        return [best[0], best[-1]]
+
+    @property
+    def why_this(self) -> str:
+        first, last = self.example
+        if first.correct != last.correct:
+            return "chosen because it flips"
+        return "none here flips" if self.verdicts[self.lead].word == LOSS else "no loss: this one stays"
 
     @property
     def name(self) -> str:
@@ -211,7 +212,7 @@ class Screen:
 def screen_of(run: RunOnDisk, label: str) -> Screen:
     found, tables = measured(PROBES, run.tables), select_tasks.with_room(run.tables)
     claims = {probe: own[0] for probe, own in found.items() if own and own[0].claim}
-    stated = {one.measured.name: one.published for one in published(run.manifest, found) if one.published}
+    stated = {(one.probe, one.measured.name): one for one in published(run.manifest, found)}
     return Screen(label, run.manifest, tables, claims, read_sample(run.folder, run.manifest), stated)
 
 
@@ -239,7 +240,7 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
         changed = sum(found.flips[:2]) / max(1, sum(found.flips))
         tasks = max(1, len(found.manifest.settings.tasks))
         each = ceil(questions_for(rule.LARGE, max(0.1, changed)) / tasks)
-        yield f"maskwise diagnose {name} --questions {each}", "questions a task show a change of 10 points"
+        yield f"maskwise diagnose {name} --questions {each}", "asks enough questions to show a change of 10 points"
     if lead.word == LOSS and found.lead == "masks":
         yield f"maskwise diagnose {name} --probes mitigations", "measures what each way out gives back"
         if found.few is not None and found.few[1].side < 0:
@@ -327,17 +328,22 @@ def in_lines(found: Screen, width: int | None = None) -> list[str]:
         start = f"{name:<12}{at:>9}  {levels + ' %':<19}  {one.text(one.value):>6}{one.brackets(tasks=True)}"
         verdict = str(found.verdicts[key])
         lines += [f"{start}  {verdict}"] if len(start) + len(verdict) + 2 <= width else [start, f"{'':<14}{verdict}"]
+        stated = found.stated.get((PROBE_OF[key], one.name))
+        lines += [] if stated is None else [f"{'':<14}{stated}"]
+    if any(row.change.tasks_low is not None for row in found.rows.values()):
+        lines.append("The interval over questions decides the verdict; over tasks: how it would be with other tasks.")
     if found.together is not None:
         near, far = found.together
         shared = f"neighbours share {near.text(near.value)} nats{near.brackets()}, {far.name} {far.text(far.value)}"
         lines.append(f"at once     {shared}: {FILL[found.verdicts['together'].word]}")
+        lines.append(f"{'':<12}0 nats: independent; the more nats, the more choosing one changes the other")
     if found.lead:
         wrong, right, same = found.flips
         lines.append(f"{found.rows[found.lead].change.n:,} questions, {found.tasks} tasks, guessing {CHANCE:.0%}.")
         lines[-1] += f" Of {wrong + right + same:,} answers {wrong} became wrong, {right} right, {same} did not change."
     lines += [f" {line}" for line in _example_lines(found)]
     lines += own_lines(found.tables)
-    lines += [f"do: {command}{'  # ' if command else ''}{why}" for command, why in found.advice]
+    lines += [f"do {n}: {command}{'  # ' if command else ''}{why}" for n, (command, why) in enumerate(found.advice, 1)]
     return lines
 
 
@@ -350,13 +356,13 @@ def question_of(prompt: SampledPrompt) -> str:
 def end_of(prompt: SampledPrompt) -> str:
     """`200 masks`, or the place of the example."""
     examples = prompt.condition.get("examples")
-    return f"example {examples}" if examples else f"{prompt.condition.get('masks')} masks"
+    return f"the example {examples}" if examples else f"{prompt.condition.get('masks')} masks"
 
 
 def _example_lines(found: Screen) -> Iterator[str]:
     if not found.example:
         return
-    yield question_of(found.example[0])
+    yield f"one question ({found.why_this}): {question_of(found.example[0])}"
     for prompt in found.example:
         shares = sorted(letters_of(prompt), key=lambda one: -one[1])
         said = ", ".join(f"{letter} {chance:.0%}" for letter, chance in shares if chance >= 0.005)

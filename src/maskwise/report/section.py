@@ -81,12 +81,12 @@ class Section:
         """The first estimate, of each model."""
         firsts = {label: found[0] for label, found in self.estimates.items() if found}
         if len(firsts) < 2:
-            return chart.minus("".join(map(str, firsts.values())))
+            return "".join(map(str, firsts.values()))
         name = next(iter(firsts.values())).name
-        return chart.minus(f"{name}: " + "; ".join(f"{label} {one.short}" for label, one in firsts.items()))
+        return f"{name}: " + "; ".join(f"{label} {one.short}" for label, one in firsts.items())
 
-    def view(self, prefix: str) -> dict[str, Any]:
-        """What section.html.jinja shows. prefix: of the ids in its drawings."""
+    def view(self, prefix: str, stated: Mapping[str, Mapping[tuple[str, str], Any]]) -> dict[str, Any]:
+        """What section.html.jinja shows. prefix: of the ids in its drawings. stated: of each model (screen.py)."""
         heading, *text = self.probe.paragraphs
         name, _, question = heading.partition(": ")
         figures = []
@@ -96,33 +96,30 @@ class Section:
                 chart.inline(drawn, f"{prefix}{number}{size}", title or question)
                 for drawn, size in zip(both, "wn", strict=True)
             )
-            figures.append(
-                {"title": title, "wide": wide, "narrow": narrow, "table": _with_minus(*rows_of(figure, table))}
-            )
+            figures.append({"title": title, "wide": wide, "narrow": narrow, "table": rows_of(figure, table)})
         return {
             "name": self.probe.name,
             "title": name,
             "question": question[:1].upper() + question[1:] or name,
             "finding": self.finding,
             "text": [(part.startswith(" "), cleandoc(part)) for part in text],
-            "estimates": {label: [chart.minus(str(one)) for one in found] for label, found in self.estimates.items()},
+            "estimates": {
+                label: [(one, stated.get(label, {}).get((self.probe.name, one.name), "")) for one in found]
+                for label, found in self.estimates.items()
+            },
             "figures": figures,
             "advice": self.advice,
         }
-
-
-def _with_minus(heads: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    return heads, [list(map(chart.minus, row)) for row in rows]
 
 
 def rows_of(figure: Figure, table: Table) -> tuple[list[str], list[list[str]]]:
     """A figure's table in words: (heads, rows). Page and terminal show the same."""
     keys = [c for c in dict.fromkeys(("model", figure.panel, figure.series, figure.x)) if c is not None and c in table]
     heads = {figure.x: figure.label or figure.x}
-    columns = {heads.get(c, c): [text_of(one) for one in table[c]] for c in keys}
+    columns = {heads.get(c, c): [text_of(one, c) for one in table[c]] for c in keys}
     measures = list(table["measure"]) if "measure" in table and "measure" not in keys else []
     if len(set(measures)) > 1:
-        columns["measure"] = [text_of(one) for one in measures]
+        columns["measure"] = [text_of(one, "measure") for one in measures]
     units = table["unit"] if "unit" in table else [figure.unit] * len(table)
     columns[figure.y or "value"] = [
         _interval(*one) for one in zip(*_ends(table, "value", "low", "high"), units, strict=True)

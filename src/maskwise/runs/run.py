@@ -71,8 +71,9 @@ class Run(RunOnDisk):
     def __str__(self) -> str:
         """The first screen, then what it has not: the finding of each probe, of one probe alone all its estimates."""
         others = {name: found for name, found in self.measured.items() if name not in ON_SCREEN and found}
-        listed = [one for found in others.values() for one in (found if len(others) == 1 else found[:1])]
-        return "\n".join([*in_lines(self.screen), *map(str, listed)])
+        listed = [(probe, one) for probe, found in others.items() for one in (found if len(others) == 1 else found[:1])]
+        said = [f"{one}; {self.screen.stated.get((probe, one.name), '')}".removesuffix("; ") for probe, one in listed]
+        return "\n".join([*in_lines(self.screen), *said])
 
     @cached_property
     def screen(self) -> Screen:

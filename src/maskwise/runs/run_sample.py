@@ -75,8 +75,8 @@ def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
 
 
 def both_ends(records: Sequence[Record]) -> list[Record]:
-    """A question of the first screen's lead at its two ends: the first whose answer becomes wrong, else one that
-    changes, else the first."""
+    """Two questions of the first screen's lead, each at its two ends: the first whose answer becomes wrong (else one
+    that changes), and the first that stays right."""
     asked = [record for record in records if record.probe == "mask-count" and "shots" not in record.condition]
     numbers = [record.condition["relevant"] for record in asked]
     main = PAPER_RELEVANT if PAPER_RELEVANT in numbers else max(numbers, default=0)
@@ -90,7 +90,9 @@ def both_ends(records: Sequence[Record]) -> list[Record]:
         if near_and_far or place >= BASELINE:
             ends[record.task, record.point].setdefault(place, record)
     pairs = [[own[min(own)], own[max(own)]] for own in ends.values() if len(own) > 1]
-    return max(pairs, key=lambda pair: (pair[0].correct != pair[1].correct, pair[0].correct), default=[])
+    flips = max(pairs, key=lambda pair: (pair[0].correct != pair[1].correct, pair[0].correct), default=[])
+    stays = max(pairs, key=lambda pair: pair[0].correct and pair[1].correct, default=[])
+    return flips if stays == flips else [*flips, *stays]
 
 
 def _outermost_first(conditions: list[dict[bool, Record]]) -> Iterator[dict[bool, Record]]:

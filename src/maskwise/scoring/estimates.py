@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SHARE, POINTS, NATS, TOKENS = "%", "points", "nats", "tokens"
 SCALE = {SHARE: 100, POINTS: 100}
+COUNTS = (TOKENS, "tasks", "templates")
 QUESTION = ["task", "point"]
 LEVEL = 0.05
 TOO_FEW = "too few answers"
@@ -102,9 +103,10 @@ class Estimate:
 
 def in_unit(value: float, unit: str, signed: bool = False) -> str:
     """A number in a unit, without the unit; changes in points always have a sign."""
-    digits = 1 if unit in SCALE else 3
+    digits = 1 if unit in (*SCALE, *COUNTS) else 3
     scaled = round(SCALE.get(unit, 1) * value, digits)
-    return f"{scaled:{'+' if scaled and (signed or unit == POINTS) else ''}z.{digits}f}"
+    text = f"{scaled:{'+' if scaled and (signed or unit == POINTS) else ''}z.{digits}f}"
+    return text.removesuffix(".0") if unit in COUNTS else text
 
 
 # Tables

@@ -32,7 +32,7 @@ def studio_style() -> str:
 
 
 def probed_view(sides: Sequence[Side]) -> str:
-    shown = [(side, prompts.prompt_view(side.shown, side.label) if side.shown else None) for side in sides]
+    shown = [(side, side.shown) for side in sides]
     return _templates().get_template("probed.html.jinja").render(sides=shown, most=MOST_MASKS)
 
 

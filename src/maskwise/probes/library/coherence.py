@@ -104,7 +104,7 @@ def by_speed(table: Table, others: Tables) -> Table:
         return drawn
     drawn = drawn.assign(tokens=drawn.speed.map(SPEEDS))
     perfect = [
-        {"puzzle": f"{name}, perfect", "tokens": tokens, "value": value, "low": None, "high": None}
+        {"puzzle": f"{name}, perfect", "tokens": tokens, "value": value, "low": None, "high": None, "unit": SHARE}
         for name, values in PERFECT.items()
         for tokens, value in zip(SPEEDS.values(), values, strict=True)
     ]

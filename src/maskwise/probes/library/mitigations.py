@@ -115,7 +115,7 @@ PROBE = Probe(
     __doc__,
     ask,
     metrics,
-    figures=[Figure(by_masks, "way", "", kind="points", series="masks", panel="measure", guessing=CHANCE)],
+    figures=[Figure(by_masks, "way", "", "", kind="points", series="masks", panel="measure", guessing=CHANCE)],
     condition=FEW_SHOT | {"way": str, "masks": Count},
     needs=frozenset({"masks", "whole sequences"}),
     advice=advice,

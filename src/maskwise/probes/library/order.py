@@ -80,7 +80,7 @@ PROBE = Probe(
     __doc__,
     ask,
     metrics,
-    figures=[Figure(by_rule, "rule", "Strategy", "Kendall's tau, or share of steps", panel="measure", kind="points")],
+    figures=[Figure(by_rule, "rule", "Strategy", "", panel="measure", kind="points")],
     condition={"rule": str},
     evidence=dict.fromkeys(MEASURES, float),
     needs=frozenset({"masks", "whole sequences"}),
