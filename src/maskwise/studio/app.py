@@ -22,7 +22,7 @@ NONE, USUAL, BESIDE = "none", "tiny-llada", "tiny-llada+distracted"
 TASK, POINT, RELEVANT, MASKS = "animal-largest", 5, 1, 150  # what the page asks first
 # Documents of this form are what the embedded models were trained on.
 PROMPT, NEW = "Word: otter\nKind:[animal].\n\nWord: green\nKind:[", 32
-SETTINGS = ["rule=low-confidence", "rule=threshold,tau=0.9", "steps=8", "rule=klass", "canvas=growing,block=8", "canvas=blocks,block=8,cache=dual", "canvas=window,block=8,window=8"]
+SETTINGS = ("rule=low-confidence", "rule=threshold,tau=0.9", "steps=8", "canvas=growing,block=8")
 SECONDS_PER_FRAME, MOST_OPEN, OWN = 0.5, 4, "or type a folder or hub name"
 NONSENSE = "The tiny models (4 M parameters) learned only such questions: on other text they write nonsense."
 # Of all sessions together, one job runs a model at a time.
