@@ -88,13 +88,18 @@ def test_the_question_shown_is_one_whose_answer_becomes_wrong():
     assert question_of(flips[0]) == "Options: (A) fox, (B) knife, (C) rugby"
     assert letters_of(flips[2]) == [("A", 0.31), ("B", 0.69), ("C", 0.0)]
     said = "\n".join(in_lines(found))
-    assert "LOSS" in said and "A 97%" in said and "B 69%" in said
+    assert "LOSS" in said and "A 97%" in said and "B 69%" in said and "(chosen because it flips)" in said
+    assert "do 1: maskwise diagnose m --probes mitigations" in said
+    healthy = screen(prompts=[*flips, *stays], masks=masks(0, 1, 1))
+    assert healthy.example == [stays[0], stays[2]] and "(no loss: this one stays)" in "\n".join(in_lines(healthy))
+    assert screen(prompts=flips, masks=masks(190, 190, 190)).example == []  # it guesses
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_lines_hold_every_interval(width):
     found = screen(masks=masks(10, 20, 90), stops=stops(10, 12), distance=contrast(20, 80), together=pairs(1.5, 0.0))
     text = "\n".join(in_lines(found, width))
+    assert "The interval over questions decides the verdict" in text
     for row in found.rows.values():
         assert all(row.change.text(end) in text for end in (row.change.low, row.change.high, row.change.tasks_low))
 

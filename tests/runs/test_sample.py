@@ -14,7 +14,7 @@ from maskwise.records.record import key_of
 from maskwise.records.sample import MOST_PROMPTS, read_sample
 from maskwise.runs.diagnose import diagnose
 from maskwise.runs.run import Run, Sources
-from maskwise.runs.run_sample import choose
+from maskwise.runs.run_sample import both_ends, choose
 
 SETTINGS = replace(SMALL, probes=("mask-count", "filler", "nelbo"))
 
@@ -77,6 +77,15 @@ def test_right_and_wrong_ones_of_the_outermost_conditions_come_first() -> None:
     found = choose(records, ["mask-count"])
     asked = [(one["condition"]["masks"], one["correct"]) for one in found]
     assert asked == [(2, True), (200, True), (2, False), (200, False), (5, False), (20, False)]  # first the lead's ends
+    answers = {0: (True, True), 1: (True, False), 2: (False, True)}  # of each point, with 2 and with 200 masks
+    ends = both_ends(
+        [
+            plain_record(probe="mask-count", point=point, condition={"masks": masks, "relevant": 1}, correct=own[at])
+            for point, own in answers.items()
+            for at, masks in enumerate((2, 200))
+        ]
+    )
+    assert [one["point"] for one in ends] == [1, 1, 0, 0]  # one becomes wrong, one stays right
     many = [record | {"condition": {"masks": masks, "relevant": 1}} for masks in range(100) for record in records]
     found = choose(many, ["mask-count", "order"])
     assert len(found) == MOST_PROMPTS and sum(one["correct"] for one in found) >= MOST_PROMPTS // 3

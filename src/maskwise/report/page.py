@@ -73,7 +73,7 @@ def build(runs: Sequence[RunOnDisk], rows: Sequence[Any] = ()) -> tuple[str, dic
             prompts=[(label, one) for label, listed in prompts.items() for one in listed],
             most_prompts=MOST_PROMPTS,
             differing=differing_settings(runs),
-            settings=settings_table(labels, runs),
+            settings=settings_table(runs),
             commands=[one for one in dict.fromkeys(run.manifest.command for run in runs) if isinstance(one, str)],
         )
     )
@@ -156,8 +156,8 @@ def differing_settings(runs: Sequence[RunOnDisk]) -> list[str]:
     return [n.replace("_", " ") for n in names if any(getattr(one, n) != getattr(first, n) for one in others)]
 
 
-def settings_table(labels: Sequence[str], runs: Sequence[RunOnDisk]) -> list[tuple[str, list[str]]]:
+def settings_table(runs: Sequence[RunOnDisk]) -> list[tuple[str, list[Any]]]:
     """(setting, its value in each run)"""
     parts = [{**run.manifest.settings.to_dict(), **run.manifest.versions} for run in runs]
     names = dict.fromkeys(name for part in parts for name in part)
-    return [(name.replace("_", " "), [str(part.get(name, "")) for part in parts]) for name in names]
+    return [(name.replace("_", " "), [part.get(name, "") for part in parts]) for name in names]
