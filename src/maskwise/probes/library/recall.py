@@ -130,6 +130,5 @@ PROBE = Probe(
     ],
     condition={"question": str, "distance": str, "masks": Count, "fillers": Count},
     evidence={"pairs": AtLeast1, "between": Count, "offset": float | None},
-    presets=("full",),
     sizes={"quick": QUICK},
 )
