@@ -30,7 +30,7 @@ from maskwise.decoding.generate import generate
 from maskwise.diffusion import Noised, blockwise, nelbo
 from maskwise.models.families.llada import LLaDAConfig
 from maskwise.models.model import Model
-from maskwise.probes.answers.unmasking_order import global_arness, kendall_tau
+from maskwise.probes.answers.decoded import global_arness, kendall_tau
 from maskwise.probes.probe import Figure
 from maskwise.report import chart
 from maskwise.support.files import replace_file

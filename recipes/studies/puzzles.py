@@ -27,7 +27,7 @@ from closed_forms import closed_form, equivalence
 from maskwise.diffusion import Noised, blockwise
 from maskwise.models.families.llada import LLaDAConfig
 from maskwise.models.model import Model
-from maskwise.probes.answers.puzzles import solve
+from maskwise.probes.answers.decoded import solve
 from maskwise.probes.library.coherence import BLIND, ITEMS, SPEEDS
 from maskwise.support.files import replace_file
 from maskwise.tasks.prompts import Prompt

@@ -11,8 +11,7 @@ from helpers.known import shipped_tokenizer
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.models.batch import Batch
 from maskwise.models.model import Model
-from maskwise.probes.answers.attention_shares import watch
-from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups
+from maskwise.probes.answers.gradients import attribute, embedding_gradients, mask_groups, watch
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.library.attribution import by_tokens, drawn, metrics, prompt_of
 from maskwise.probes.setup import Asker

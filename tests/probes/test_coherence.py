@@ -7,7 +7,7 @@ from closed_forms import closed_form
 from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
 from maskwise.decoding.exact import outcomes
-from maskwise.probes.answers.puzzles import solve
+from maskwise.probes.answers.decoded import solve
 from maskwise.probes.library.coherence import BLIND, ITEMS, PERFECT, SPEEDS, by_rule, by_speed, draw_puzzles, metrics
 from maskwise.scoring.intervals import none_seen
 from maskwise.tasks.prompts import Prompt

@@ -9,8 +9,7 @@ import torch
 
 from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
-from maskwise.probes.answers.commits import watch_commits
-from maskwise.probes.answers.looks import watch_looks
+from maskwise.probes.answers.decoded import watch_commits, watch_looks
 from maskwise.probes.checked import AskedSet, CheckedQuestion
 from maskwise.probes.known_tokens import GUESSING, known_prompt, of_able_sources
 from maskwise.probes.library.confidence import HELD, TAU, advice, curves, diagram, metrics

@@ -24,7 +24,7 @@ from helpers.known import (
 )
 from helpers.tiny import tiny_ar, tiny_dream, tiny_llada
 from maskwise.probes import PROBES, labelled
-from maskwise.probes.answers.first_token import first_token
+from maskwise.probes.answers.decoded import first_token
 from maskwise.probes.answers.passage_nelbo import noised, score
 from maskwise.probes.answers.plain import ask
 from maskwise.probes.library import attribution, datasets, mask_count, points

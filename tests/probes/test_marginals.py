@@ -9,8 +9,13 @@ import torch
 from helpers.known import shipped_tokenizer
 from helpers.oracle import oracle
 from helpers.tiny import tiny_llada
-from maskwise.probes.answers.distant_masks import common_tokens, compare_rows, text_frequencies
-from maskwise.probes.answers.pair_correlation import correlate, pair_correlation
+from maskwise.probes.answers.distant_masks import (
+    common_tokens,
+    compare_rows,
+    correlate,
+    pair_correlation,
+    text_frequencies,
+)
 from maskwise.probes.setup import Asker
 from maskwise.probes.text import cut_text, with_gap
 from maskwise.tasks.markov_source import small_chain

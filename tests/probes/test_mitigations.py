@@ -11,7 +11,7 @@ from transformers import PretrainedConfig
 from helpers.known import SMALL, distracted, known_model, known_path, shipped_tokenizer
 from helpers.tiny import tiny_llada
 from maskwise.decoding.generate import generate
-from maskwise.probes.answers.first_token import first_token
+from maskwise.probes.answers.decoded import first_token
 from maskwise.probes.library.mitigations import BIASED_KEYS, ONE_STEP, PROBE, WAYS, counting, metrics
 from maskwise.probes.probe import FIRST, estimates
 from maskwise.runs.diagnose import diagnose

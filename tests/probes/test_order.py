@@ -5,7 +5,7 @@ import torch
 
 from helpers.tiny import tiny_llada
 from maskwise.decoding.generate import generate
-from maskwise.probes.answers.unmasking_order import global_arness, kendall_tau
+from maskwise.probes.answers.decoded import global_arness, kendall_tau
 from maskwise.probes.library.order import leftmost_at_random
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from maskwise.probes import PROBES
-from maskwise.probes.library import filler
+from maskwise.probes.library import filler, points
 from maskwise.probes.probe import FIRST
 
 NAMED = {probe.name: probe for probe in PROBES}
@@ -42,3 +42,11 @@ def test_full_stops_are_drawn_where_masks_were_asked_with_few_and_many_shots_alo
     stops = answered([{"filler": ".", "fillers": n, "format": "A"} for n in (0, 200)])
     shots = answered([{"shots": 5, "extra": 1, "masks": None}])
     assert [*filler.by_fillers(stops, {"mask-count": shots}).tokens] == [0, 200]
+
+
+def test_orders_are_compared_with_the_same_numbers_of_examples():
+    """More examples were asked in random order alone, and are all wrong."""
+    asked = [*product(points.ORDERS, (10,)), ("random", 30)]
+    plain = {"question": "right", "share": 0.0}
+    found = points.metrics(answered([plain | {"order": o, "examples": n, "correct": n < 30} for o, n in asked]), {})
+    assert [one.value for one in found] == [0, 0]

@@ -17,7 +17,7 @@ from blockwise import (
     table_lines,
 )
 from helpers.oracle import oracle
-from maskwise.probes.answers.unmasking_order import kendall_tau
+from maskwise.probes.answers.decoded import kendall_tau
 from maskwise.tasks.markov_source import small_chain
 
 CHAIN = small_chain()

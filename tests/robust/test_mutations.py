@@ -17,7 +17,7 @@ SCORES, VERDICTS, SCREEN = "scoring/test_scores.py", "scoring/test_verdicts.py",
 CONTRAST, RESULT, UPGRADE = "probes/test_contrast.py", "report/test_result.py", "records/test_upgrade.py"
 
 MUTATIONS = [
-    ("scoring/estimates.py", "both = (after - before).dropna()", "both = (before - after).dropna()", SCREEN),
+    ("scoring/estimates.py", "(after - before).dropna()", "(before - after).dropna()", SCREEN),
     ("scoring/estimates.py", "int(self.low > bar) - int(self.high < bar)", "int(self.low > bar)", VERDICTS),
     ("scoring/estimates.py", "bar = self.against or 0.0", "bar = 0.0", VERDICTS),
     ("scoring/estimates.py", 'wanted = -1 if self.claim == "below" else 1', "wanted = 1", VERDICTS),
@@ -31,7 +31,7 @@ MUTATIONS = [
     ("scoring/scores.py", "(best - accuracy.min(1))", "(accuracy.min(1) - best)", SCORES),
     ("probes/library/mask_count.py", "BASELINE, SOME = 2, 20", "BASELINE, SOME = 1, 20", SCORES),
     ("probes/library/mask_count.py", "more = [k for k in right if k > BASELINE]", "more = [k for k in right]", SCORES),
-    ("probes/library/contrast.py", "near, far = (right", "far, near = (right", CONTRAST),
+    ("probes/library/contrast.py", "near, far = right", "far, near = right", CONTRAST),
     ("report/screen.py", "masks.by_question - stops.by_question", "masks.by_question + stops.by_question", SCREEN),
     ("report/screen.py", "(moved < 0)", "(moved > 0)", SCREEN),
     ("report/screen.py", "if k in SHOWN and k < most", "if k in SHOWN and k <= most", SCREEN),

@@ -159,15 +159,6 @@ def test_degradation_covers_94_to_97_percent_whether_masks_have_an_effect_or_not
     assert 0.94 <= degradation_coverage(FEW_SHOT[0], 3, runs=30).mean <= 0.97
 
 
-def test_no_interval_leaves_the_possible_range():
-    shares = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.5, 1.0]])
-    for counts in (np.full(2, 1.0), np.full(2, 3.0)):
-        _, low, high = share_interval(shares, counts)
-        assert (low >= 0).all() and (high <= 1).all() and (low < high).all()
-        _, low, high = difference_interval(shares, 1 - shares, counts)
-        assert (low >= -1).all() and (high <= 1).all() and (low < high).all()
-
-
 @pytest.mark.parametrize(("count", "points"), [(8, 100), (16, 16)])
 def test_students_interval_over_tasks_holds_the_truth_of_all_tasks(count, points):
     """Tasks and contexts add points (normal ones), so that the truth over all tasks is known: the mean effect."""

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from maskwise.probes import select_tasks
 from maskwise.probes.questions import Questions
+from maskwise.probes.setup import Preset
 from maskwise.records.record import FieldTypes, ProbeFields, RecordFields, struct_of
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import SCALE, SHARE, Estimate, of_relevant, relevant_numbers
 from maskwise.tasks.datasets import Dataset
 
 FIRST = "first model"  # among the other tables of a probe: its own of the first of several models
-Presets = tuple[Literal["quick", "default", "full", "paper"], ...]
 
 # What a model must have to be asked, and why others are not.
 NEEDS = {
@@ -65,7 +65,7 @@ class Probe:
     condition: FieldTypes | None = None
     evidence: FieldTypes | type[ProbeFields] | None = None
     needs: frozenset[str] = frozenset()
-    presets: Presets = ("full",)
+    presets: tuple[Preset, ...] = ("full",)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     takes: Callable[[Dataset], bool] = lambda data: False
     advice: Callable[[Sequence[Estimate]], str | None] | None = None

@@ -13,6 +13,7 @@ from maskwise.tasks.episodes import Episode, blocked, draw, draw_afresh, example
 from maskwise.tasks.prompts import Encoded, Place, Prompt, encode_question, opened
 
 FEW_SHOT = {"relevant": Count}  # of the conditions of probes that show relevant examples
+DECODING_COST = 4  # of a token, relative to plain asking
 POINTS_PER_UNIT = 96  # prepared, sorted by length and asked together; the three rules of a question stay together
 
 
@@ -133,13 +134,11 @@ def units_of_questions(setup: Setup, asked: Iterable[tuple[str, Questions]]) -> 
         together.setdefault((id(one.source), id(one) if alone else None), []).append((probe, one))
     units = []
     for some in together.values():
-        first = some[0][1]
-        conditions = sum(len(one.conditions) for _, one in some)
-        one_pass = all(one.answering is None or one.one_pass for _, one in some)
-        cost, points = max(one.cost for _, one in some), first.source.points
+        first, conditions = some[0][1], sum(len(one.conditions) for _, one in some)
+        points, one_pass = first.source.points, first.answering is None or first.one_pass
         for start in range(0, len(points), POINTS_PER_UNIT):
             part, items = points[start : start + POINTS_PER_UNIT], partial(items_of, setup, some)
-            units.append(Unit(part, conditions, items, first.answering, cost, one_pass, first.passes))
+            units.append(Unit(part, conditions, items, first.answering, first.cost, one_pass, first.passes))
     return units
 
 

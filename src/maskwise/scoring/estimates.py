@@ -212,6 +212,14 @@ def ratio(
     return replace(one, **more)
 
 
+def locality(name: str, near: "pd.Series", far: "pd.Series", guessing: float) -> Estimate:
+    """(near - far) / (near - guessing): the share of the skill that is lost with the distance."""
+    import pandas as pd
+
+    ends = pd.concat([near, far], axis=1)
+    return ratio(name, ends, lambda a: scores.share_of_skill(a[:, 0] - a[:, 1], a[:, 0] - guessing))
+
+
 def recovered(name: str, few: "pd.Series", most: "pd.Series", after: "pd.Series") -> Estimate:
     """The share of the accuracy lost from few masks to the most that is there again after, with the most: lowering the
     accuracy with few masks recovers nothing."""

@@ -46,12 +46,8 @@ class Predictions:
         """Sums over each sequence, [N]."""
         return np.bincount(self.sequence, values, minlength=self.sequences)
 
-    def counts(self) -> np.ndarray:
-        """Predictions of each sequence, [N]."""
-        return self.per_sequence(np.ones(len(self.sure)))
-
     def share_right(self) -> Interval:
-        return share_over_sequences(self.per_sequence(self.right), self.counts())
+        return share_over_sequences(self.per_sequence(self.right), self.per_sequence(np.ones(len(self.sure))))
 
 
 def multiplicities(sequences: int) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""Which tokens move the answer? The norm of the gradient of the greedy answer's logit with respect to each embedding.
+"""Which tokens move the answer, and which does it attend to?
 
-Each norm is divided by the largest in its prompt. The answer's own mask is left out, and for shifted models the token
-before it too: the answer is read from there. Only the embeddings get gradients, and the head is applied to one row per
-prompt.
+Gradients: the norm of that of the greedy answer's logit with respect to each embedding, divided by the largest in its
+prompt. The answer's own mask is left out, and for shifted models the token before it too: the answer is read from
+there. Only the embeddings get gradients, and the head is applied to one row per prompt.
+
+Attention: the shares of the answer's that go to masks, near and far context, by layer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +17,9 @@ from torch import Tensor
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import DIGITS, Answer, answer_rows, answers_to, pack
 from maskwise.tasks.prompts import Prompt
+
+GROUPS = ("answer", "masks", "near", "far")
+SHARE_DIGITS = 5
 
 
 def attribute(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
@@ -89,3 +94,27 @@ def mask_groups(model: Model, prompt: Prompt, near: int) -> list[int]:
 
 def mean(norms: Tensor) -> float:
     return round(float(norms.mean()), DIGITS) if len(norms) else 0.0
+
+
+@torch.no_grad()
+def watch(model: Model, prompts: Sequence[Prompt], near: int) -> list[Answer]:
+    """Answers with evidence {group: [share in each layer]}, means over the heads; the four groups add up to 1.
+
+    "answer" is the answer's own place and, for shifted models, the place before it, which does the looking.
+    """
+    batch = pack(model, prompts)
+    index = model.flat_rows(batch, [[prompt.start + prompt.row] for prompt in prompts])
+    rows, layers = model.asked_rows_and_attention(batch, index)  # [S, d] and L of [S, heads, longest]
+    groups = torch.zeros(len(prompts), batch.longest, dtype=torch.int64)
+    for number, prompt in enumerate(prompts):
+        groups[number, : len(prompt.ids)] = torch.tensor(mask_groups(model, prompt, near))
+    places = groups.to(model.device)
+    shares = torch.stack(
+        [seen.new_zeros(len(prompts), len(GROUPS)).scatter_add(1, places, seen.mean(1)) for seen in layers]
+    )  # [L, S, groups]
+    by_prompt = shares.permute(1, 2, 0).cpu().double().round(decimals=SHARE_DIGITS).tolist()
+    answers = answers_to(prompts, model.head(rows))
+    return [
+        replace(answer, evidence=dict(zip(GROUPS, table, strict=True)))
+        for answer, table in zip(answers, by_prompt, strict=True)
+    ]

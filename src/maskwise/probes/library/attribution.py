@@ -79,8 +79,7 @@ def ask(
     of: tuple[str, ...] = (EXAMPLES, MASKS, ATTENTION),
 ) -> Iterator[Questions]:
     """At most every ordering of every question."""
-    from maskwise.probes.answers.attention_shares import watch
-    from maskwise.probes.answers.gradients import attribute
+    from maskwise.probes.answers.gradients import attribute, watch
 
     settings, parts = setup.settings, parts_of(setup, of)
     shown: tuple[Place, ...] = places if sees_past_the_question(setup) else ("right",)

@@ -71,6 +71,5 @@ PROBE = Probe(
     figures=[Figure(by_place, "offset", "Place of the answer in its block", series="after", guessing=CHANCE)],
     condition=FEW_SHOT | {"after": str, "offset": Count},
     needs=frozenset({"blocks"}),
-    presets=("full",),
     sizes={"quick": {"shares": (0.0, 0.5, 1.0)}},
 )

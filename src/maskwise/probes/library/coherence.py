@@ -21,7 +21,7 @@ from typing import Any
 
 from maskwise.decoding.strategies import STRATEGIES
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Points, Questions
+from maskwise.probes.questions import DECODING_COST, Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import QUESTION, SHARE, Estimate, change, curve, share, without_skill
@@ -38,11 +38,10 @@ PERFECT = {"copy": (1.0, 1.0, 1.0), "replace": (1.0, 21 / 32, 27 / 64), "shuffle
 LITTLE = 0.1  # of the puzzles, lost by copy
 LEAST_SOLVED = 0.2  # of the puzzles, one token per step: below it there is nothing that speed could cost
 BLIND = ("random", "margin", "entropy", "left-to-right")  # strategies that look at no drawn token: closed forms hold
-DECODING_COST = 4
 
 
 def ask(setup: Setup, puzzles: int = 30) -> Iterator[Questions]:
-    from maskwise.probes.answers.puzzles import solve
+    from maskwise.probes.answers.decoded import solve
 
     seed = setup.settings.seed
     try:

@@ -27,7 +27,7 @@ from msgspec import UnsetType
 
 from maskwise.probes.known_tokens import known_prompts, of_able_sources
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Points, Questions
+from maskwise.probes.questions import DECODING_COST, Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import reliability
@@ -42,11 +42,10 @@ COMMITS, MASKED = "commits", "masked positions"
 PREFIX = {COMMITS: "", MASKED: "all_"}  # of the evidence
 EVIDENCE = {"sure": list[float], "right": list[int], "all_sure": list[float], "all_right": list[int]}
 TAU, HELD = f"{MASKED}: least confidence at which nine of ten are right", f"{MASKED}: right at or above it"
-DECODING_COST = 4
 
 
 def ask(setup: Setup, questions: int = 32, rules: tuple[str, ...] = STRATEGIES) -> Iterator[Questions]:
-    from maskwise.probes.answers.commits import watch_commits
+    from maskwise.probes.answers.decoded import watch_commits
 
     for source, prompts in known_prompts(setup, NAME, questions).items():
 

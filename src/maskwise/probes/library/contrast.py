@@ -22,8 +22,7 @@ from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import SHARE, Estimate, change, curve, of_questions, ratio, share, wide
-from maskwise.scoring.scores import share_of_skill
+from maskwise.scoring.estimates import SHARE, Estimate, change, curve, locality, of_questions, share, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.contrast_questions import CONTRAST_TASKS, RULES, draw_contrast
 from maskwise.tasks.episodes import CHANCE
@@ -69,17 +68,14 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     """Of questions whose three rules were all asked."""
     right = wide(of_questions(table, BY, RULES, in_full=True), BY)
     few = 2 if 2 in set(table.masks) else table.masks.min()
-    ends = [("near", few), ("far", few)]
-    if right.empty or not set(ends) <= set(right):
+    if right.empty or not {("near", few), ("far", few)} <= set(right):
         return []
-    near, far = (right[end] for end in ends)
+    near, far = right["near", few], right["far", few]
     return [
         change("change of accuracy with the example far instead of near", far, near, claim="below"),
         share("accuracy with the example near", near),
         share("accuracy with the example far", far),
-        ratio(
-            "locality, contrast questions", right[ends], lambda a: share_of_skill(a[:, 0] - a[:, 1], a[:, 0] - CHANCE)
-        ),
+        locality("locality, contrast questions", near, far, CHANCE),
     ]
 
 

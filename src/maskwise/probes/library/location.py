@@ -27,8 +27,7 @@ from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, few_shot
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, mean, ratio, share, wide
-from maskwise.scoring.scores import share_of_skill
+from maskwise.scoring.estimates import POINTS, SHARE, Estimate, change, curve, locality, mean, share, wide
 from maskwise.support.typed import Count
 from maskwise.tasks.episodes import CHANCE
 from maskwise.tasks.prompts import Prompt, closed, opened
@@ -77,7 +76,7 @@ def of_distance(table: Table) -> list[Estimate]:
         change("change of accuracy with the examples far instead of near", right[far], right[near], claim=claim),
         share("accuracy with the examples near", right[near]),
         share("accuracy with the examples far", right[far]),
-        ratio("locality", right[[near, far]], lambda a: share_of_skill(a[:, 0] - a[:, 1], a[:, 0] - CHANCE)),
+        locality("locality", right[near], right[far], CHANCE),
         mean("nats lost to distance", nats[far] - nats[near]),
     ]
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from maskwise.probes.extra_tokens import BIASED, changed
 from maskwise.probes.probe import FIRST, Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, FewShot, Questions, few_shot, with_masks
+from maskwise.probes.questions import DECODING_COST, FEW_SHOT, FewShot, Questions, few_shot, with_masks
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, recovered
@@ -44,12 +44,11 @@ WAYS: Mapping[str, Mapping[str, Any]] = {  # options of `generate`
     "soft masks": {"steps": 40, "soft_mask": True},
     BIASED_KEYS: {},  # of one forward pass
 }
-COST = 4
 
 
 def ask(setup: Setup, ways: tuple[str, ...] = tuple(WAYS), masks: int = 200, points: int = 100) -> Iterator[Questions]:
     from maskwise.probes.answers.changed_attention import ask_changed
-    from maskwise.probes.answers.first_token import first_token
+    from maskwise.probes.answers.decoded import first_token
 
     model = setup.model
     if BIASED_KEYS in ways and (not model.attention_readable or model.family.framed):
@@ -60,10 +59,10 @@ def ask(setup: Setup, ways: tuple[str, ...] = tuple(WAYS), masks: int = 200, poi
         for way, canvas in ((ONE_STEP, 2), *((way, masks) for way in ways)):
             asked, options = [{"way": way, "masks": canvas}], WAYS[way]
             if way == BIASED_KEYS:
-                yield fewer.under(asked, biased, answering=ask_changed, cost=COST)
+                yield fewer.under(asked, biased, answering=ask_changed, cost=DECODING_COST)
             else:
                 answering = partial(first_token, **options)
-                yield fewer.under(asked, with_masks, answering=answering, cost=COST, passes=options["steps"])
+                yield fewer.under(asked, with_masks, answering=answering, cost=DECODING_COST, passes=options["steps"])
 
 
 def biased(source: FewShot, point: int, condition: Mapping[str, Any]) -> Prompt:

@@ -79,6 +79,5 @@ PROBE = Probe(
     metrics,
     figures=[Figure(by_count, "count", "Masks, or full stops, after the word", "", series="after", panel="measure")],
     condition={"after": str, "count": Count},
-    presets=("full",),
     sizes={"quick": {"counts": (0, 20, 100)}},
 )

@@ -21,7 +21,7 @@ import numpy as np
 import scipy  # scipy.special, which takes a moment to import, is imported when it is first used
 
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Points, Questions
+from maskwise.probes.questions import DECODING_COST, Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.probes.text import QUICK_GAP, TASK, gap_pieces
 from maskwise.records.table import Table, Tables
@@ -39,7 +39,7 @@ def ask(
     setup: Setup, pieces: int = 20, before: int = 64, masks: int = 64, after: int = 32, tokens: int = 32
 ) -> Iterator[Questions]:
     """The pieces are those of the other two probes of prose, so that they can be compared."""
-    from maskwise.probes.answers.unmasking_order import watch_order
+    from maskwise.probes.answers.decoded import watch_order
 
     found = gap_pieces(setup, NAME, pieces, before + masks + after)
 
@@ -50,7 +50,7 @@ def ask(
     for rule in STRATEGIES if found else ():
         answering = partial(watch_order, rule=rule, seed=setup.settings.seed)
         source = Points(TASK, range(len(found)))
-        yield Questions(source, [{"rule": rule}], prompt, answering=answering, cost=4, passes=tokens + 1)
+        yield Questions(source, [{"rule": rule}], prompt, answering=answering, cost=DECODING_COST, passes=tokens + 1)
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

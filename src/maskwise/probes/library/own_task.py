@@ -21,7 +21,6 @@ and its canvas is the most tokens that it may write. Both are asked in one pass 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +28,7 @@ from msgspec import UnsetType
 
 from maskwise.probes.checked import AskedSet, CheckedPrompt, asked_sets
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Points, Questions
+from maskwise.probes.questions import DECODING_COST, Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring.estimates import NATS, SHARE, TOKENS, Estimate, answers, change, curve, mean, share, wide
@@ -62,9 +61,12 @@ def ask(
                 setup.note(f"{NAME}: {room}: asked with {', '.join(map(str, fitting)) or 'none'}")
             for count in fitting:
                 prompt = partial(prompt_of, setup, asked)
-                one = Questions(source, [{"how": how, "masks": count}], prompt, asked.answer, read, one_pass=True)
-                writing = partial(write, canvas=count, check=asked.check)
-                yield one if how == ONE_PASS else replace(one, answering=writing, one_pass=False, cost=4, passes=PASSES)
+                condition = {"how": how, "masks": count}
+                if how == ONE_PASS:
+                    yield Questions(source, [condition], prompt, asked.answer, read, one_pass=True)
+                else:
+                    written = partial(write, canvas=count, check=asked.check)
+                    yield Questions(source, [condition], prompt, asked.answer, written, DECODING_COST, passes=PASSES)
 
 
 def prompt_of(setup: Setup, asked: AskedSet, point: int, condition: Mapping[str, Any]) -> CheckedPrompt:

@@ -23,8 +23,8 @@ from maskwise.probes.probe import Figure, Probe
 from maskwise.probes.questions import Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
-from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, mean, ratio, share, wide, without_skill
-from maskwise.scoring.scores import LEAST_SKILL, share_of_skill
+from maskwise.scoring.estimates import NATS, SHARE, Estimate, change, curve, locality, mean, share, wide, without_skill
+from maskwise.scoring.scores import LEAST_SKILL
 from maskwise.support.typed import AtLeast1, Count
 from maskwise.tasks import recall_pairs
 from maskwise.tasks.prompts import Prompt
@@ -96,7 +96,7 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
     skilled = max(right[NEAR].mean(), right[far].mean()) - guessing >= LEAST_SKILL
     return [
         lost if skilled else without_skill(lost),
-        ratio("locality", right[[NEAR, far]], lambda a: share_of_skill(a[:, 0] - a[:, 1], a[:, 0] - guessing)),
+        locality("locality", right[NEAR], right[far], guessing),
         share("accuracy with a near pair", right[NEAR]),
         share(f"accuracy with a {far} pair", right[far]),
         mean("nats lost to distance", nats[far] - nats[NEAR]),
@@ -130,6 +130,5 @@ PROBE = Probe(
     ],
     condition={"question": str, "distance": str, "masks": Count, "fillers": Count},
     evidence={"pairs": AtLeast1, "between": Count, "offset": float | None},
-    presets=("full",),
     sizes={"quick": QUICK},
 )

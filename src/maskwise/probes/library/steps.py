@@ -23,7 +23,7 @@ from functools import partial
 from maskwise.probes.library.mask_count import NAME as MASK_COUNT
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import FEW_SHOT, Questions, few_shot, with_masks
+from maskwise.probes.questions import DECODING_COST, FEW_SHOT, Questions, few_shot, with_masks
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import scores
@@ -34,7 +34,6 @@ from maskwise.tasks.episodes import CHANCE
 NAME = "steps"
 RANDOM, CONFIDENT = "random", "confidence"
 STRATEGIES = {RANDOM: "random", CONFIDENT: "low-confidence"}  # the orders, and the unmasking strategies they are
-COST = 4
 
 
 def ask(
@@ -45,7 +44,7 @@ def ask(
     confident: tuple[int, ...] = (40,),
 ) -> Iterator[Questions]:
     """random, confident: the numbers of steps in random order, and with the most confident first."""
-    from maskwise.probes.answers.first_token import first_token
+    from maskwise.probes.answers.decoded import first_token
 
     ways = [(RANDOM, steps) for steps in random] + [(CONFIDENT, steps) for steps in confident]
     for source in few_shot(setup, [setup.settings.main_relevant]):
@@ -54,7 +53,7 @@ def ask(
             answering = partial(first_token, steps=steps, rule=STRATEGIES[order], seed=setup.settings.seed)
             for count in masks:
                 asked = [{"order": order, "steps": steps, "masks": count}]
-                yield fewer.under(asked, with_masks, answering=answering, cost=COST, passes=min(steps, count))
+                yield fewer.under(asked, with_masks, answering=answering, cost=DECODING_COST, passes=min(steps, count))
 
 
 def metrics(table: Table, others: Tables) -> list[Estimate]:

@@ -43,7 +43,7 @@ def ask(
     distances: tuple[int, ...] = (1, 2, 4, 8, 16, 32),
     samples: int = 32,
 ) -> Iterator[Questions]:
-    from maskwise.probes.answers.pair_correlation import correlate
+    from maskwise.probes.answers.distant_masks import correlate
 
     found = gap_pieces(setup, NAME, pieces, before + masks + after)
     if not found:

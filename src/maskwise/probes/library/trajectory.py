@@ -24,7 +24,7 @@ import numpy as np
 
 from maskwise.probes.checked import AskedSet, asked_sets
 from maskwise.probes.probe import Figure, Probe
-from maskwise.probes.questions import Points, Questions
+from maskwise.probes.questions import DECODING_COST, Points, Questions
 from maskwise.probes.setup import Setup
 from maskwise.records.table import Table, Tables
 from maskwise.scoring import intervals
@@ -42,7 +42,6 @@ PLACES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # shares of the ste
 KINDS = {"lost": "right then wrong", "gained": "wrong then right"}
 ABOVE = ", above chance"
 LITTLE = 0.05  # of the questions
-DECODING_COST = 4
 
 
 def ask(
@@ -53,7 +52,7 @@ def ask(
     rules: tuple[str, ...] = STRATEGIES,
     tokens_per_step: tuple[int, ...] = PACES,
 ) -> Iterator[Questions]:
-    from maskwise.probes.answers.looks import watch_looks
+    from maskwise.probes.answers.decoded import watch_looks
 
     for asked in asked_sets(setup, min(setup.settings.questions, questions)):
         masks = canvas if asked.name == EMBEDDED else data_canvas
