@@ -18,12 +18,12 @@ from maskwise.models.model import Model
 from maskwise.probes.library.contrast import BY
 from maskwise.probes.library.mask_count import BASELINE, few_shots
 from maskwise.probes.library.steps import CONFIDENT
-from maskwise.probes.probe import of_relevant, relevant_numbers
 from maskwise.probes.setup import Preset
 from maskwise.records.folder import MANIFEST
 from maskwise.records.manifest import RunSettings
 from maskwise.records.table import Table, Tables
-from maskwise.report.page import as_strangers_wrote_them, home_of, labels_of, refuse_empty, write_page
+from maskwise.report.measured import as_strangers_wrote_them, labels_of
+from maskwise.report.page import home_of, refuse_empty, write_page
 from maskwise.runs.diagnose import diagnose, digest_of_words
 from maskwise.runs.run import Run, read_run
 from maskwise.runs.runner import own_device
@@ -35,8 +35,10 @@ from maskwise.scoring.estimates import (
     change,
     mean,
     of_questions,
+    of_relevant,
     ratio,
     recovered,
+    relevant_numbers,
     share,
     wide,
 )

@@ -15,7 +15,8 @@ from maskwise.models.checkpoints.locations import planted_in
 from maskwise.records.sample import write_sample
 from maskwise.report.card import card_of
 from maskwise.report.chart import COLOURS, DASHES, MARKERS, VARIABLES, minus
-from maskwise.report.page import HERE, differing_settings, first_screen, home_of, labels_of, write_page
+from maskwise.report.measured import labels_of
+from maskwise.report.page import HERE, differing_settings, first_screen, home_of, write_page
 from maskwise.report.section import rows_of
 from maskwise.support.errors import UserError
 

@@ -188,7 +188,8 @@ def print_expected(names: Sequence[str], given: dict[str, Any], json: bool) -> N
 
 def print_runs(runs: "Sequence[Run]", out: Path | None, verbose: bool, json: bool, as_table: bool = False) -> None:
     """Writes the page and result.json of each run; prints the first screens, or a table with a row for each run."""
-    from maskwise.report.page import home_of, labels_of, sections_of, write_page
+    from maskwise.report.measured import labels_of
+    from maskwise.report.page import home_of, sections_of, write_page
     from maskwise.report.result import RESULT, result_of, table_of_runs, write_result
     from maskwise.report.section import rows_of
 

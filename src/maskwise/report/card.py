@@ -5,13 +5,14 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from maskwise.models.checkpoints.cards import public_name
-from maskwise.report.result import Measured, asked_of
+from maskwise.report.measured import MeasuredRun
+from maskwise.report.result import asked_of
 from maskwise.report.screen import WHAT, finding_of
 
 HEADS = ("", "right answers", "change in points (95 %: questions; tasks)", "verdict")
 
 
-def card_of(run: Measured) -> str:
+def card_of(run: MeasuredRun) -> str:
     screen, manifest = run.screen, run.manifest
     rows = [
         (

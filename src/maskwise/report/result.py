@@ -4,16 +4,15 @@ Runs may be compared where their digests of a probe are equal: it was asked the 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from maskwise.models.checkpoints.cards import public_name
 from maskwise.probes import published
 from maskwise.records.manifest import Manifest
-from maskwise.records.table import Tables
-from maskwise.report.screen import PROBE_OF, WHAT, Screen
-from maskwise.scoring.estimates import Estimate
+from maskwise.report.measured import MeasuredRun
+from maskwise.report.screen import PROBE_OF, WHAT
 from maskwise.support.files import OTHER_FOLDER, replace_file, to_json, writing
 
 RESULT = "result.json"
@@ -21,22 +20,7 @@ MODEL = ("kind", "parameters", "window", "block", "causal", "dtype", "weights", 
 NO_QUESTIONS = {"preset", "probes", "parameters", "exact"}  # settings that change none
 
 
-class Measured(Protocol):
-    """A run with its estimates by probe and its first screen."""
-
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def manifest(self) -> Manifest: ...
-    @property
-    def tables(self) -> Tables: ...
-    @property
-    def measured(self) -> Mapping[str, Sequence[Estimate]]: ...
-    @property
-    def screen(self) -> Screen: ...
-
-
-def result_of(run: Measured) -> dict[str, Any]:
+def result_of(run: MeasuredRun) -> dict[str, Any]:
     manifest, screen = run.manifest, run.screen
     listed = [(probe, one) for probe, found in run.measured.items() for one in found]
     named = {(probe, one.name) for probe, one in listed}
@@ -68,7 +52,7 @@ def asked_of(manifest: Manifest) -> dict[str, Any]:
     return {**model, "dtype": manifest.model.dtype, **listed, **manifest.versions}
 
 
-def write_result(run: Measured) -> Path:
+def write_result(run: MeasuredRun) -> Path:
     with writing(f"{RESULT} into {run.folder}", OTHER_FOLDER):
         replace_file(run.folder / RESULT, [to_json(result_of(run), indent=2) + "\n"])
     return run.folder / RESULT
@@ -82,7 +66,7 @@ def digests(manifest: Manifest) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in asked.items()}
 
 
-def table_of_runs(runs: Mapping[str, Measured]) -> tuple[list[str], list[list[str]]]:
+def table_of_runs(runs: Mapping[str, MeasuredRun]) -> tuple[list[str], list[list[str]]]:
     """(heads, rows): a row for each run, by its label, and a column for each row of the first screen. Runs that were
     asked other questions do not share a column."""
     asked = {label: digests(run.manifest) for label, run in runs.items()}

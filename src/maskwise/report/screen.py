@@ -11,20 +11,28 @@ from typing import Any
 import numpy as np
 
 from maskwise.models.families import FAMILIES
-from maskwise.probes import PROBES, select_tasks
 from maskwise.probes.library.contrast import BY
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.library.own_task import NAME as OWN_TASK
-from maskwise.probes.probe import measured, of_relevant, relevant_numbers
-from maskwise.probes.published import Published, published
-from maskwise.records.folder import RunOnDisk
+from maskwise.probes.published import Published
 from maskwise.records.manifest import Manifest
-from maskwise.records.sample import SampledPrompt, read_sample
+from maskwise.records.sample import SampledPrompt
 from maskwise.records.table import Table, Tables
 from maskwise.report.own_task_view import own_lines
 from maskwise.report.prompts import environment
 from maskwise.scoring import verdicts as rule
-from maskwise.scoring.estimates import POINTS, Estimate, answers, change, mean, of_questions, share, wide
+from maskwise.scoring.estimates import (
+    POINTS,
+    Estimate,
+    answers,
+    change,
+    mean,
+    of_questions,
+    of_relevant,
+    relevant_numbers,
+    share,
+    wide,
+)
 from maskwise.scoring.power import questions_for, smallest_detectable
 from maskwise.scoring.verdicts import GUESSING, LOSS, TOO_FEW, Change, Verdict
 from maskwise.support.terminal import one_line
@@ -207,13 +215,6 @@ class Screen:
     def advice(self) -> list[tuple[str, str]]:
         """(command, why it is named), which answer the lead."""
         return list(_advice(self)) if self.lead else []
-
-
-def screen_of(run: RunOnDisk, label: str) -> Screen:
-    found, tables = measured(PROBES, run.tables), select_tasks.with_room(run.tables)
-    claims = {probe: own[0] for probe, own in found.items() if own and own[0].claim}
-    stated = {(one.probe, one.measured.name): one for one in published(run.manifest, found)}
-    return Screen(label, run.manifest, tables, claims, read_sample(run.folder, run.manifest), stated)
 
 
 def finding_of(found: Screen) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from maskwise.probes.probe import FIRST, Figure, Probe, estimates, of_relevant, relevant_numbers
+from maskwise.probes.probe import FIRST, Figure, Probe, estimates
 from maskwise.records.table import Table, Tables
 from maskwise.report import chart
 from maskwise.report.chart import text_of
-from maskwise.scoring.estimates import POINTS, SHARE, Estimate, in_unit
+from maskwise.scoring.estimates import POINTS, SHARE, Estimate, in_unit, of_relevant, relevant_numbers
 
 KNOWN = {"model", "measure", "unit", "value", "low", "high", "n", "p", "tasks_low", "tasks_high"}
 KNOWN |= {"change", "change_low", "change_high"}

@@ -8,19 +8,17 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwise.probes import PROBES, record_fields
-from maskwise.probes.probe import measured
+from maskwise.probes import record_fields
 from maskwise.probes.setup import Preset, Settings
 from maskwise.probes.text import load_text
-from maskwise.records.folder import RunOnDisk
 from maskwise.records.folder import read_run as read_stored_run
 from maskwise.records.table import Table
 from maskwise.report import chart
-from maskwise.report.page import as_strangers_wrote_them, first_screen, labels_of, sections_of, write_page
-from maskwise.report.screen import ON_SCREEN, Screen, finding_of, in_lines, screen_of
+from maskwise.report.measured import MeasuredRun, as_strangers_wrote_them
+from maskwise.report.page import first_screen, sections_of, write_page
+from maskwise.report.screen import ON_SCREEN, finding_of, in_lines
 from maskwise.report.screen_view import lead_figure
 from maskwise.runs.settings import chosen_settings, with_own_task, with_tasks, with_templates, with_words
-from maskwise.scoring.estimates import Estimate
 from maskwise.support.errors import UserError, UserNotice
 from maskwise.support.files import refuse_checkpoint_folder
 from maskwise.support.garbage_collection import collection_paused
@@ -50,7 +48,7 @@ class Sources:
 
 
 @dataclass(frozen=True, repr=False)
-class Run(RunOnDisk):
+class Run(MeasuredRun):
     """A run of `maskwise diagnose`: the folder, the manifest, every answer, and what they show.
 
     print(run) is the first screen. folder (Path), manifest (`Manifest`), records (a sequence of `Record`) and tables (a
@@ -75,12 +73,6 @@ class Run(RunOnDisk):
         said = [f"{one}; {self.screen.stated.get((probe, one.name), '')}".removesuffix("; ") for probe, one in listed]
         return "\n".join([*in_lines(self.screen), *said])
 
-    @cached_property
-    def screen(self) -> Screen:
-        """The first screen: its rows, verdicts, flips and advice."""
-        with as_strangers_wrote_them([self]):
-            return screen_of(self, labels_of([self])[0])
-
     @property
     def finding(self) -> str:
         """What the run found of the lead, in one line: the change with its interval, and the verdict."""
@@ -91,12 +83,6 @@ class Run(RunOnDisk):
         if probe not in self.tables:
             raise UserError(f"this run has no answers of {probe!r}{did_you_mean(probe, self.tables)}")
         return self.tables[probe]
-
-    @cached_property
-    def measured(self) -> dict[str, list[Estimate]]:
-        """The estimates of each probe, the first of them its finding."""
-        with as_strangers_wrote_them([self]):
-            return measured(PROBES, self.tables)
 
     def estimates(self) -> "DataFrame":
         """What every probe measures, a row each: probe, name, value, low, high, n, unit and so on (`Estimate`)."""

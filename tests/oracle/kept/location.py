@@ -1,7 +1,6 @@
 """location, with what was question-position and location-masks."""
 
-from maskwise.probes.probe import of_relevant, relevant_numbers
-from maskwise.scoring.estimates import NATS, mean, wide
+from maskwise.scoring.estimates import NATS, mean, of_relevant, relevant_numbers, wide
 from oracle.kept import curve_rows, of_claim, of_estimate
 
 GONE = {

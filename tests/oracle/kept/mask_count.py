@@ -1,7 +1,6 @@
 """mask-count, with what was shots-masks."""
 
-from maskwise.probes.probe import of_relevant, relevant_numbers
-from maskwise.scoring.estimates import NATS, answers, mean, wide
+from maskwise.scoring.estimates import NATS, answers, mean, of_relevant, relevant_numbers, wide
 from oracle.kept import curve_rows, of_claim, of_estimate
 
 GONE = {r"(nats lost|claim).*(allowed|choice|content).*": "the format's nats and the content's are in the curves alone"}

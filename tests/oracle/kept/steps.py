@@ -2,8 +2,7 @@
 
 from maskwise.probes.library.mask_count import few_shots
 from maskwise.probes.library.steps import metrics
-from maskwise.probes.probe import of_relevant
-from maskwise.scoring.estimates import NATS, mean, wide
+from maskwise.scoring.estimates import NATS, mean, of_relevant, wide
 from oracle.kept import curve_rows, of_claim, of_estimate
 
 SUREST = "accuracy with {most} masks in 40 steps, most confident first"
