@@ -3,10 +3,12 @@
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from maskwise.models.checkpoints.cards import public_name
+from maskwise.records.manifest import Manifest
 from maskwise.report.measured import MeasuredRun
-from maskwise.report.result import asked_of
+from maskwise.report.result import NO_QUESTIONS
 from maskwise.report.screen import WHAT, finding_of
 
 HEADS = ("", "right answers", "change in points (95 %: questions; tasks)", "verdict")
@@ -39,6 +41,14 @@ def card_of(run: MeasuredRun) -> str:
         command_of(manifest.command or ""),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def asked_of(manifest: Manifest) -> dict[str, Any]:
+    """The model, what changes a question, and the versions, on a line each."""
+    settings = {name: value for name, value in manifest.settings.to_dict().items() if name not in NO_QUESTIONS}
+    listed = settings | {"tasks": ", ".join(manifest.settings.tasks), "relevant": manifest.settings.relevant}
+    model = {"model": public_name(manifest.model.name), "kind": manifest.model.kind}
+    return {**model, "dtype": manifest.model.dtype, **listed, **manifest.versions}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -44,14 +44,6 @@ def result_of(run: MeasuredRun) -> dict[str, Any]:
     }
 
 
-def asked_of(manifest: Manifest) -> dict[str, Any]:
-    """The model, what changes a question, and the versions, on a line each."""
-    settings = {name: value for name, value in manifest.settings.to_dict().items() if name not in NO_QUESTIONS}
-    listed = settings | {"tasks": ", ".join(manifest.settings.tasks), "relevant": manifest.settings.relevant}
-    model = {"model": public_name(manifest.model.name), "kind": manifest.model.kind}
-    return {**model, "dtype": manifest.model.dtype, **listed, **manifest.versions}
-
-
 def write_result(run: MeasuredRun) -> Path:
     with writing(f"{RESULT} into {run.folder}", OTHER_FOLDER):
         replace_file(run.folder / RESULT, [to_json(result_of(run), indent=2) + "\n"])
