@@ -14,12 +14,12 @@ from benchmarks.measure import Bench, Line, bound, check_close, forward_flops, l
 from benchmarks.shapes import make_model
 from maskwise.models.model import Model
 from maskwise.probes.answers.plain import ask
-from maskwise.probes.questions import FewShot, Questions, ended, units_of_questions
+from maskwise.probes.questions import FewShot, Questions, units_of_questions
 from maskwise.probes.setup import Asker, Unit
 from maskwise.runs.diagnose import ask_units
 from maskwise.runs.runner import Crew
 from maskwise.tasks.episodes import draw
-from maskwise.tasks.prompts import Prompt, filler_id
+from maskwise.tasks.prompts import Prompt, filler_id, opened
 from maskwise.tasks.rules import TASKS
 from maskwise.tasks.words import load_words
 
@@ -40,7 +40,7 @@ def probe_units(model: Model, size: Size, tasks: int, points: int) -> list[Unit]
         source = FewShot(task.name, range(points), relevant, asker, episode, lambda _, one=episode: one)
 
         def prompt(point: int, condition: dict[str, int], source: FewShot = source) -> Prompt:
-            return ended(asker, source.encoded(point), condition["masks"])
+            return opened(source.encoded(point), asker.mask_id, condition["masks"])
 
         asked.append(("mask-count", Questions(source, conditions, prompt, source.answer)))
     return units_of_questions(SimpleNamespace(model=model, asker=asker), asked)  # type: ignore[arg-type]

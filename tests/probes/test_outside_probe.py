@@ -43,7 +43,7 @@ def test_it_is_asked_measured_and_drawn(tmp_path):
     (section,) = (one for one in sections(MORE, {"known": run.tables}) if one.probe is PROBE)
     ((_, _, table),) = section.figures
     assert dict(zip(table.shots, table.value, strict=True)) == pytest.approx({1: CHANCE, 2: 1})
-    assert "<svg" in section.view("s-")["figures"][0]["wide"]
+    assert "<svg" in section.view("s-", {})["figures"][0]["wide"]
 
 
 @pytest.mark.parametrize(
