@@ -4,8 +4,10 @@ import pytest
 
 from oracle import computed, stored
 
+SLOW = {"computed/tiny-llada": pytest.mark.slow}  # half a minute
 
-@pytest.mark.parametrize("name", computed.entries())
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in computed.entries()])
 def test_numbers_of_stored_answers_are_those_of_before(name):
     found, wanted = computed.entries()[name](), computed.of_today(name, stored.read(name))
     if name == "computed/advise":  # goals, rounds and the frontier of 0.2 are gone

@@ -156,6 +156,7 @@ def test_models_without_blocks_are_not_asked_about_places_in_them(tmp_path):
         diagnose(model, replace(FEW, probes=("block-offset",)), tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_every_probe_is_asked_or_says_why_not(tmp_path):
     """Every mask and filler that is asked is visible; gradients and attention go to nothing after the block."""
     names = tuple(probe.name for probe in PROBES)

@@ -162,6 +162,7 @@ def small_run(folder, words="paper", **settings):
     return mw.read_run(diagnose(model, own, out, source.words, tasks=source.tasks))
 
 
+@pytest.mark.slow
 def test_a_run_of_a_model_of_the_paper_holds_its_values_and_predictions(checkpoint):
     run = small_run(checkpoint, probes=("mask-count", "filler", "steps", "attribution"))
     found = json.loads(json.dumps(result_of(run), default=dict))["estimates"]

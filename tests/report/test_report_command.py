@@ -43,6 +43,7 @@ def test_several_runs_are_one_table_and_one_page_next_to_the_first(tmp_path: Pat
     assert all(" ".join(cell.split()) in shown for row in [heads, *rows] for cell in row)
 
 
+@pytest.mark.slow
 def test_verbose_prints_every_estimate_and_table_and_names_are_no_markup(tmp_path: Path) -> None:
     name = "[bold]not markup[/bold] [/]"
     asked = [*KNOWN, ("filler", {"filler": "[red]", "fillers": 7, "format": "B"}, 1, [1, 1, 1, 1])]

@@ -103,6 +103,7 @@ def test_drawing_again_gives_the_same_page(tmp_path: Path) -> None:
     assert {file.name for file in (tmp_path / "one" / "figures").iterdir()} == {"filler.svg", "filler.png"}
 
 
+@pytest.mark.slow
 def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
     folder = write_run(
         tmp_path / "run",
@@ -162,6 +163,7 @@ def test_models_stand_on_one_page_each_with_what_it_was_asked(tmp_path: Path) ->
     assert [run.screen.lead for run in runs] == ["masks", "distance"] and differing_settings(runs) == []
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
     runs = [mw.read_run(write_run(tmp_path / name, MASKS, seed=seed)) for name, seed in (("before", 0), ("after", 1))]
     assert labels_of(runs) == ["lab/tiny-llada (before)", "lab/tiny-llada (after)"]
