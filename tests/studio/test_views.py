@@ -106,6 +106,7 @@ def test_every_class_of_the_views_has_a_style():
     for page in (probed_view([dataclasses.replace(FOUND, curve=((0, 0.5),))]), trace_view(TRACE, 1)):
         classes = {name for key, value in Reader(page).attributes if key == "class" for name in value.split()}
         assert {name for name in classes if f".{name}" not in css} <= {"of-1", "from-end"}
+    assert "--curve-0:" in css and "\nbody {" not in css  # the report's rules for a whole page are left out
 
 
 def test_a_question_whose_right_answer_stays_below_guessing_shows_no_loss():

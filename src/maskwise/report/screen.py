@@ -35,7 +35,7 @@ from maskwise.scoring.estimates import (
 )
 from maskwise.scoring.power import questions_for, smallest_detectable
 from maskwise.scoring.verdicts import GUESSING, LOSS, TOO_FEW, Change, Verdict
-from maskwise.support.terminal import one_line
+from maskwise.support.terminal import counted, one_line
 from maskwise.tasks.contrast_questions import RULES
 from maskwise.tasks.episodes import CHANCE, LETTERS
 
@@ -340,7 +340,8 @@ def in_lines(found: Screen, width: int | None = None) -> list[str]:
         lines.append(f"{'':<12}0 nats: independent; the more nats, the more choosing one changes the other")
     if found.lead:
         wrong, right, same = found.flips
-        lines.append(f"{found.rows[found.lead].change.n:,} questions, {found.tasks} tasks, guessing {CHANCE:.0%}.")
+        asked = f"{found.rows[found.lead].change.n:,} questions, {counted(found.tasks, 'task')}"
+        lines.append(f"{asked}, guessing {CHANCE:.0%}.")
         lines[-1] += f" Of {wrong + right + same:,} answers {wrong} became wrong, {right} right, {same} did not change."
     lines += [f" {line}" for line in _example_lines(found)]
     lines += own_lines(found.tables)

@@ -1,6 +1,5 @@
 """HTML of the studio's results: the templates escape all text that was typed, generated or read."""
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -24,11 +23,8 @@ def _templates() -> jinja2.Environment:
 
 def studio_style() -> str:
     """The colours and the prompt of the report's page, and our own rules; its others are for a whole page."""
-    shared, own = (
-        (folder / name).read_text("utf-8") for folder, name in ((prompts.HERE, "page.css"), (HERE, "studio.css"))
-    )
-    prompt = [line for line in shared.splitlines() if re.match(r"\.(asked|prompt|bars)", line)]
-    return "\n".join([shared.partition("\n* {")[0], *prompt, own])
+    shared, _, _ = (prompts.HERE / "page.css").read_text("utf-8").partition("/* Of the report's page alone")
+    return shared + (HERE / "studio.css").read_text("utf-8")
 
 
 def probed_view(sides: Sequence[Side]) -> str:
