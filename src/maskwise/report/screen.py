@@ -256,7 +256,7 @@ def _advice(found: Screen) -> Iterator[tuple[str, str]]:
             yield f"maskwise tune {name} --data FILE", why
         return
     if found.verdicts.get("distance", Verdict("")).word == LOSS:
-        yield "", "What decides belongs next to the question: an example far from it is used less."
+        yield "", "Put what decides next to the question: an example far from it is used less."
     yield from own
 
 
