@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from helpers.screens import N, contrast, masks, pairs, prompt, screen, stops
 from maskwise.report.screen import in_lines, letters_of, question_of
@@ -93,6 +94,12 @@ def test_the_question_shown_is_one_whose_answer_becomes_wrong():
     healthy = screen(prompts=[*flips, *stays], masks=masks(0, 1, 1))
     assert healthy.example == [stays[0], stays[2]] and "(no loss: this one stays)" in "\n".join(in_lines(healthy))
     assert screen(prompts=flips, masks=masks(190, 190, 190)).example == []  # it guesses
+    gained, lost = (screen(prompts=stays, masks=masks(*wrong)) for wrong in ((60, 60, 3), (0, 60, 62)))
+    assert gained.why_this == "this one stays" and lost.verdicts["masks"].word == rule.LOSS
+    assert lost.why_this == "none here flips"
+    assert screen(prompts=flips, masks=masks(3, 3, 3)).why_this == "this one flips"
+    others = [structs.replace(one, condition=one.condition | {"relevant": 1}) for one in flips]
+    assert screen(prompts=[*others, *stays], masks=masks(3, 20, 80)).example == [stays[0], stays[2]]
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])

@@ -1,6 +1,7 @@
 """The size of a run, before it is asked."""
 
 from dataclasses import replace
+from math import sqrt
 
 import pytest
 
@@ -8,7 +9,7 @@ import maskwise as mw
 from maskwise.runs.asked import asked_ids
 from maskwise.runs.diagnose import plan_run
 from maskwise.runs.settings import chosen_settings
-from maskwise.runs.workload import workload_of
+from maskwise.runs.workload import expected, workload_of
 from maskwise.tasks.words import load_words
 
 
@@ -30,3 +31,17 @@ def test_every_decoding_step_is_a_pass_over_its_prompt():
     steps = (2, 4, 6, 40, 40)  # each no more than there are masks
     tokens = sum(min(n, masks) * (length + masks) for n in steps for masks in (2, 20))
     assert (workload_of(plan.units).prompts, workload_of(plan.units).tokens) == (10, tokens)
+
+
+def test_the_half_width_counts_the_questions_of_the_lead_once():
+    model = mw.open("tiny-llada")
+    settings = chosen_settings("quick", probes="mask-count,contrast,confidence", questions=2)
+    settings = settings.changed("mask-count", shots=(1,)).changed("contrast", tasks=2)
+    plan = plan_run(model, settings)
+    few, distance = (
+        expected(model, plan.units, plan.firsts, 512, *lead) for lead in (("mask-count",), ("contrast", 3))
+    )
+    assert few["half_width_10"] == pytest.approx(1.96 * sqrt(0.1 / (5 * 2)), rel=1e-3)
+    assert distance["half_width_30"] == pytest.approx(1.96 * sqrt(0.3 / (2 * 2)), rel=1e-3)
+    passes = {unit.passes for unit, some in zip(plan.units, plan.firsts, strict=True) if some[0].key[0] == "confidence"}
+    assert min(passes) > 1

@@ -158,12 +158,13 @@ def confirmation(yes: bool) -> Callable[[str], bool] | None:
 
 def print_expected(names: Sequence[str], given: dict[str, Any], json: bool) -> None:
     from maskwise.models.checkpoints.opening import opened_model
-    from maskwise.report.screen import LEADS, PROBE_OF
+    from maskwise.report.screen import CONTRAST, LEADS, PROBE_OF
     from maskwise.runs.diagnose import plan_run
     from maskwise.runs.run import QUESTION_ARGUMENTS, run_inputs
     from maskwise.runs.runner import batch_budget, own_device
     from maskwise.runs.workload import expected, in_words
     from maskwise.support.progress import in_minutes
+    from maskwise.tasks.contrast_questions import RULES
 
     inputs = run_inputs(**{name: given.get(name) for name in QUESTION_ARGUMENTS})
     opening = {name: given[name] for name in ("dtype", "device_map", "adapter", "check_weights", "weights", "any_base")}
@@ -174,8 +175,8 @@ def print_expected(names: Sequence[str], given: dict[str, Any], json: bool) -> N
         planned = plan_run(model, inputs.settings, *texts, tasks=inputs.tasks)
         asked = [probe.name for probe in planned.probes]
         lead = next((PROBE_OF[key] for key in LEADS if PROBE_OF[key] in asked), "")
-        budget = batch_budget(model, given["batch_tokens"])
-        found[name] = expected(model, planned.units, planned.firsts, budget, lead)
+        budget, answers = batch_budget(model, given["batch_tokens"]), RULES if lead == CONTRAST else 1
+        found[name] = expected(model, planned.units, planned.firsts, budget, lead, answers)
     if json:
         return print_json(found)
     for name, one in found.items():

@@ -161,23 +161,26 @@ class Screen:
         """One question at both ends of the lead: of a loss one whose answer becomes wrong, else one that stays right.
 
         None of a model that guesses."""
-        by_question: dict[Any, list[SampledPrompt]] = {}
-        for prompt in self.prompts:
-            if prompt.probe == PROBE_OF.get(self.lead) and "shots" not in prompt.condition:
-                by_question.setdefault((prompt.task, prompt.point, prompt.condition.get("relevant")), []).append(prompt)
-        pairs = [sorted(pair, key=_along) for pair in by_question.values() if len(pair) > 1]
-        if not pairs or self.verdicts[self.lead].why == GUESSING:
+        if not self.lead or self.verdicts[self.lead].why == GUESSING:
             return []
+        probe, ends = PROBE_OF[self.lead], (self.rows[self.lead].shown[0], self.rows[self.lead].shown[-1])
+        main = relevant_numbers(self.tables[probe])[0]
+        by_question: dict[Any, dict[Any, SampledPrompt]] = {}
+        for prompt in sorted(self.prompts, key=_along):
+            asked = prompt.condition
+            end = asked.get("examples", asked.get("masks"))
+            if prompt.probe == probe and end in ends and asked.get("relevant", main) == main and "shots" not in asked:
+                by_question.setdefault((prompt.task, prompt.point), {}).setdefault(end, prompt)
+        pairs = [[*own.values()] for own in by_question.values() if len(own) == 2]
         stays = self.verdicts[self.lead].word != LOSS
-        best = max(pairs, key=lambda pair: (pair[-1].correct == (pair[0].correct == stays), pair[0].correct))
-        return [best[0], best[-1]]
+        return max(pairs, key=lambda p: (p[1].correct == (p[0].correct == stays), p[0].correct), default=[])
 
     @property
     def why_this(self) -> str:
-        first, last = self.example
+        (first, last), word = self.example, self.verdicts[self.lead].word
         if first.correct != last.correct:
-            return "chosen because it flips"
-        return "none here flips" if self.verdicts[self.lead].word == LOSS else "no loss: this one stays"
+            return "chosen because it flips" if word == LOSS else "this one flips"
+        return {LOSS: "none here flips", rule.NONE: "no loss: this one stays"}.get(word, "this one stays")
 
     @property
     def name(self) -> str:

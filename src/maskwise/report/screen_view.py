@@ -85,7 +85,8 @@ def _figure(screens: Sequence[Screen]) -> dict[str, Any] | None:
         chart.inline(chart.svg(chart.draw(figure, table, n, width=5.2)), f"lead{'wn'[n]}", "The first row, drawn")
         for n in (False, True)
     )
-    return {"wide": wide, "narrow": narrow, "key": "masks" if figure.x == "masks" else "distance"}
+    has_published = "published" in table and table.published.notna().any()
+    return {"wide": wide, "narrow": narrow, "key": figure.x, "has_published": has_published}
 
 
 def _changes(screen: Screen) -> Table:

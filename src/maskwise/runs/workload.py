@@ -43,10 +43,11 @@ def in_words(prompts: float, tokens: float) -> str:
 
 
 def expected(
-    model: Model, units: Sequence[Unit], firsts: Sequence[Sequence[Item]], budget: int, lead: str = ""
+    model: Model, units: Sequence[Unit], firsts: Sequence[Sequence[Item]], budget: int, lead: str = "", answers: int = 1
 ) -> dict[str, float]:
     """prompts, tokens, gib, hours, and the half-width of the change that the probe `lead` measures, by the share of
-    answers that change. Two batches are asked, of which the second is timed: the first warms up."""
+    questions that change; each has so many answers. Two batches are asked, of which the second is timed: the first
+    warms up."""
     work = workload_of(units, firsts)
     timed = next((at for at, one in enumerate(units) if one.answer is None), 0)  # decoding may take minutes a batch
     unit, prompts = units[timed], [item.prompt for item in firsts[timed]]
@@ -58,10 +59,10 @@ def expected(
     on_gpu = model.device.type == "cuda"
     held = torch.cuda.max_memory_allocated(model.device) if on_gpu else sum(p.nbytes for p in model.parameters())
     asked = {
-        (item.key[1], point)
+        (item.key[1], point // answers)
         for unit, some in zip(units, firsts, strict=True)
         for item in some
-        if item.key[0] == lead
+        if item.key[0] == lead and "shots" not in item.condition
         for point in unit.points
     }
     widths = {f"half_width_{100 * share:.0f}": Z_LEVEL * sqrt(share / len(asked)) for share in CHANGED if asked}

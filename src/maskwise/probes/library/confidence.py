@@ -55,10 +55,10 @@ def ask(setup: Setup, questions: int = 32, rules: tuple[str, ...] = STRATEGIES) 
         def answer(point: int, prompts=prompts) -> str:
             return str(setup.asker.tokenizer.decode(prompts[point].right))
 
-        points = Points(source, range(len(prompts)))
+        points, passes = Points(source, range(len(prompts))), max((len(one.right) for one in prompts), default=1)
         for rule in rules:
             watch = partial(watch_commits, rule=rule, seed=setup.settings.seed)
-            yield Questions(points, [{"rule": rule}], prompt, answer, watch, DECODING_COST)
+            yield Questions(points, [{"rule": rule}], prompt, answer, watch, DECODING_COST, passes=passes)
 
 
 def curves(table: Table) -> Iterator[tuple[dict[str, str], Predictions, Table]]:

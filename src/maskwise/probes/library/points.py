@@ -95,7 +95,9 @@ def metrics(table: Table, others: Tables) -> list[Estimate]:
 def usual(table: Table, value: str = "correct") -> Table:
     """Questions x orders: the mean over the numbers of examples that were asked in all of them."""
     asked = table.query("question == 'right' and share == 0 and examples > 0")
-    return wide(asked, ["order", "examples"], value).T.unstack("order").dropna().mean().unstack("order")
+    in_all = asked.groupby("examples").order.nunique() == asked.order.nunique()
+    asked = asked[asked.examples.map(in_all)]
+    return wide(asked, ["order", "examples"], value).T.groupby("order", sort=False).mean().T
 
 
 def by_examples(table: Table, others: Tables) -> Table:
