@@ -29,7 +29,7 @@ LEVELS = (
     {"support"},
 )
 LIMITS = {
-    "src, lines of .py": 42_500,  # lower it with the count; 0.3 aims at 22,000 with templates
+    "src, lines of .py": 30_400,  # lower it with the count; 0.3 aims at 22,000 with templates
     "src, format exceptions": 40,
     "src, circular imports": 0,
     "src, upward imports": 0,

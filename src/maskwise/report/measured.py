@@ -22,6 +22,8 @@ LONGEST_LABEL = 48  # characters
 
 @dataclass(frozen=True, repr=False)
 class MeasuredRun(RunOnDisk):
+    """What is computed of a run stays with it."""
+
     @cached_property
     def measured(self) -> dict[str, list[Estimate]]:
         """The estimates of each probe, the first of them its finding."""

@@ -1,7 +1,7 @@
 """The report: one self-contained HTML file for one run or several, and its figures as files.
 
 The first screen (screen.py), then a section for each probe (section.py), prompts as the model was given them, and how
-the run was made. All English stands in page.html.jinja and in the docstrings of the probes.
+the run was made. English stands in the templates and in the docstrings of the probes.
 """
 
 import hashlib

@@ -214,7 +214,7 @@ def ask_units(
     confirm: Callable[[str], bool] | None = None,
     work: Workload | None = None,
 ) -> None:
-    """work: how much it is, where it is known; the first items of each unit are made for it."""
+    """work: how much it is; else counted from the first items of each unit."""
     work = work or workload_of(units)
     with progress_bar(silent=not crew.is_first) as bar:
         task = bar.add_task("Asking", total=sum(len(crew.share(unit.points)) * unit.conditions for unit in units))

@@ -57,7 +57,7 @@ def rounded(norms: Tensor) -> list[float]:
 
 
 def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
-    """One question at both ends of the lead; then the first answer of each condition, the outermost conditions first,
+    """Two questions at both ends of the lead; then the first answer of each condition, the outermost conditions first,
     the probes in turn; a third of the room is for answers that are right where those are wrong, or the other way."""
     pair = both_ends(records)
     pairs: dict[str, dict[str, dict[bool, Record]]] = {name: defaultdict(dict) for name in probes}
@@ -76,7 +76,7 @@ def choose(records: Sequence[Record], probes: Sequence[str]) -> list[Record]:
 
 def both_ends(records: Sequence[Record]) -> list[Record]:
     """Two questions of the first screen's lead, each at its two ends: the first whose answer becomes wrong (else one
-    that changes), and the first that stays right."""
+    that changes), and the first that stays right (else one that stays wrong)."""
     asked = [record for record in records if record.probe == "mask-count" and "shots" not in record.condition]
     numbers = [record.condition["relevant"] for record in asked]
     main = PAPER_RELEVANT if PAPER_RELEVANT in numbers else max(numbers, default=0)
