@@ -99,6 +99,7 @@ def test_the_question_shown_is_one_whose_answer_becomes_wrong():
     assert lost.why_this == "none here flips"
     assert screen(prompts=flips, masks=masks(3, 3, 3)).why_this == "this one flips"
     others = [structs.replace(one, condition=one.condition | {"relevant": 1}) for one in flips]
+    others += [structs.replace(one, probe="mechanism", condition={"masks": "no masks"}) for one in flips]
     assert screen(prompts=[*others, *stays], masks=masks(3, 20, 80)).example == [stays[0], stays[2]]
 
 

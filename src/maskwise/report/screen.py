@@ -166,10 +166,10 @@ class Screen:
         probe, ends = PROBE_OF[self.lead], (self.rows[self.lead].shown[0], self.rows[self.lead].shown[-1])
         main = relevant_numbers(self.tables[probe])[0]
         by_question: dict[Any, dict[Any, SampledPrompt]] = {}
-        for prompt in sorted(self.prompts, key=_along):
+        for prompt in sorted((one for one in self.prompts if one.probe == probe), key=_along):
             asked = prompt.condition
             end = asked.get("examples", asked.get("masks"))
-            if prompt.probe == probe and end in ends and asked.get("relevant", main) == main and "shots" not in asked:
+            if end in ends and asked.get("relevant", main) == main and "shots" not in asked:
                 by_question.setdefault((prompt.task, prompt.point), {}).setdefault(end, prompt)
         pairs = [[*own.values()] for own in by_question.values() if len(own) == 2]
         stays = self.verdicts[self.lead].word != LOSS
