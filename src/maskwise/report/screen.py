@@ -156,7 +156,7 @@ class Screen:
         total = wrong + right + same
         return smallest_detectable(total, max(wrong + right, 1) / total)
 
-    @property
+    @cached_property
     def example(self) -> list[SampledPrompt]:
         """One question at both ends of the lead: of a loss one whose answer becomes wrong, else one that stays right.
 
